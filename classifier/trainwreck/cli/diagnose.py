@@ -1,0 +1,161 @@
+"""`trainwreck diagnose`."""
+
+from __future__ import annotations
+
+import contextlib
+import stat
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trainwreck.cli.screen import FAILURE, HEALTHY, UNKNOWN, USAGE, Format, emit, uses_color, width
+from trainwreck.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from trainwreck.diagnosis import Diagnosis
+
+__all__ = ["HELP", "diagnose"]
+
+HELP = """Tell why the job of a log died: what, how sure, the proof, what to do now, and whether a restart helps.
+
+Several files, or a folder, are the ranks of one job. Without FILE the log is read from a pipe. Compressed logs (gz,
+bz2, xz, zst) are read as they are.
+
+\b
+Examples:
+  trainwreck diagnose train.log
+  trainwreck diagnose logs/rank0.log logs/rank1.log
+  trainwreck diagnose logs/ --all
+  kubectl logs my-job | trainwreck diagnose -
+  trainwreck diagnose train.log --json | jq -r .retry
+  trainwreck diagnose train.log --out report.html
+  if [ "$(trainwreck diagnose -q train.log)" = preempted ]; then sbatch job.sh; fi
+
+\b
+Exit codes: 0 healthy, 1 a failure was diagnosed, 2 unknown, 64 usage,
+66 the input cannot be read, 70 an error of trainwreck itself.
+"""
+
+
+_BY_SUFFIX = {
+    ".json": Format.JSON,
+    ".md": Format.MARKDOWN,
+    ".markdown": Format.MARKDOWN,
+    ".html": Format.HTML,
+    ".htm": Format.HTML,
+}
+
+_OUTPUT, _ANSWER, _MODEL = "Output", "What is answered", "What answers"
+
+
+def diagnose(
+    context: typer.Context,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE... | DIR | -", help="Logs of one job, a folder of them, or - for stdin."),
+    ] = None,
+    every: Annotated[
+        bool,
+        typer.Option("--all", help="Every independent failure, the most important first.", rich_help_panel=_ANSWER),
+    ] = False,
+    why: Annotated[
+        bool, typer.Option("--why", help="Add what decided, and why the runner-up lost.", rich_help_panel=_ANSWER)
+    ] = False,
+    no_redact: Annotated[
+        bool, typer.Option("--no-redact", help="Do not mask secrets found in the log.", rich_help_panel=_ANSWER)
+    ] = False,
+    output: Annotated[
+        Format | None,
+        typer.Option("--format", help="How to write it (text, or as --out is named).", rich_help_panel=_OUTPUT),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.", rich_help_panel=_OUTPUT)] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the label.", rich_help_panel=_OUTPUT)] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write to FILE.", rich_help_panel=_OUTPUT)
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            "--model", metavar="BUNDLE", help="Another bundle folder than the built-in one.", rich_help_panel=_MODEL
+        ),
+    ] = None,
+) -> int:
+    """Diagnose a log; see `HELP`. Returns the exit code."""
+    if not files and (sys.stdin is None or sys.stdin.isatty()):
+        emit(context.get_help() + "\n")
+        return USAGE
+    chosen = _format(output, as_json, quiet, out)
+    target = _target(files or [Path("-")])
+    from trainwreck.diagnoser import Diagnoser
+
+    found = Diagnoser(model, redact=not no_redact).diagnose_all(target)
+    if not every:
+        found = found[:1]
+    emit(_label_lines(found) if quiet else _written(found, chosen, every, why, out is not None), out)
+    return _exit_code(found)
+
+
+def _format(output: Format | None, as_json: bool, quiet: bool, out: Path | None) -> Format:
+    if as_json and output not in (None, Format.JSON):
+        raise UsageError(f"--json and --format {output} contradict each other; give one of them")
+    if quiet and (as_json or output):
+        raise UsageError("--quiet prints the label and nothing else; leave out --json and --format")
+    if output:
+        return output
+    return Format.JSON if as_json else _BY_SUFFIX.get(out.suffix.lower(), Format.TEXT) if out else Format.TEXT
+
+
+def _target(files: Sequence[Path]) -> bytes | Path | list[Path]:
+    """What to diagnose: the bytes of a pipe, one path, or several. Raises UsageError when `-` stands among others."""
+    if len(files) > 1:
+        if Path("-") in files:
+            raise UsageError("- (stdin) is one whole log and cannot stand among other files")
+        return list(files)
+    path = files[0]
+    if path == Path("-"):
+        return _stdin()
+    # `<(kubectl logs my-job)`; what is wrong with a path is for the reader of sources to say.
+    with contextlib.suppress(OSError, ValueError):
+        if stat.S_ISFIFO(path.stat().st_mode):
+            return path.read_bytes()
+    return path
+
+
+def _stdin() -> bytes:
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise InputError(f"stdin: cannot be read ({error.strerror}); give a file") from error
+
+
+def _label_lines(found: Sequence[Diagnosis]) -> str:
+    from trainwreck.render.page import clean
+
+    return "".join(f"{clean(diagnosis.label)}\n" for diagnosis in found)
+
+
+def _written(found: Sequence[Diagnosis], chosen: Format, every: bool, why: bool, to_file: bool) -> str:
+    if chosen is Format.TEXT:
+        from trainwreck.render.terminal import render
+
+        color = not to_file and uses_color(sys.stdout)
+        columns = width()
+        line = "\n" + "=" * min(columns, 60) + "\n\n"
+        return line.join(render(d, console_width=columns, color=color, why=why) for d in found)
+    from trainwreck.render import document
+
+    if chosen is Format.MARKDOWN:
+        return document.to_markdown(*found, why=why)
+    if chosen is Format.HTML:
+        return document.to_html(*found, why=why)
+    return document.to_json([d.to_dict() for d in found] if every else found[0].to_dict())
+
+
+def _exit_code(found: Sequence[Diagnosis]) -> int:
+    labels = {diagnosis.label for diagnosis in found}
+    if labels <= {"healthy"}:
+        return HEALTHY
+    return UNKNOWN if labels <= {"healthy", "unknown"} else FAILURE

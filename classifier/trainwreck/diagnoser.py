@@ -1,0 +1,237 @@
+"""The pipeline: a log in, a Diagnosis out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from trainwreck import tracebacks
+from trainwreck.bundle import Bundle, load_bundle
+from trainwreck.diagnosis import Diagnosis, Evidence, ExceptionRecord, FirstFailure, Fix, Line, Role
+from trainwreck.excerpting import excerpt
+from trainwreck.facts import fill
+from trainwreck.metrics.formats import read_series
+from trainwreck.metrics.shape import Shape, shape_of
+from trainwreck.ordering import dated, failing_rank, incidents
+from trainwreck.reading.sources import Source, find_sources
+from trainwreck.reading.text import read_lines
+from trainwreck.redaction import redact
+from trainwreck.rules import Verdict, decide
+from trainwreck.scanning import Scanner, metric_hits
+
+__all__ = ["Diagnoser"]
+
+READ_WHOLE_BYTES = 2 * 2**20
+"""Sources up to this size are read line by line; larger ones by excerpt."""
+EVIDENCE_LINES = 6
+COLLATERAL_LINES = 10
+QUOTE_CHARACTERS = 600
+
+Target = str | bytes | Path | Sequence[Path]
+
+
+class Diagnoser:
+    """A loaded bundle, ready to diagnose. Safe to share between threads."""
+
+    def __init__(self, model: str | Path | None = None, *, redact: bool = True) -> None:
+        """Load `model`, a bundle folder (default: the one that ships).
+
+        With `redact`, secrets that stand in the log are masked in everything a Diagnosis holds. Raises BundleError.
+        """
+        self.bundle: Bundle = load_bundle(None if model is None else Path(model))
+        self.taxonomy = self.bundle.taxonomy
+        self._scanner = Scanner(self.taxonomy)
+        self._redact = redact
+
+    def diagnose(self, log: Target) -> Diagnosis:
+        """Return what failed first. `str` and `bytes` are log text; a `Path` is a file or a folder; several paths are one job.
+
+        Raises InputError when a path cannot be read and UsageError when a one-line `str` names an existing file.
+        """
+        return self.diagnose_all(log)[0]
+
+    def diagnose_file(self, path: str | Path) -> Diagnosis:
+        """Return what failed first in the file or folder at `path`."""
+        return self.diagnose(Path(path))
+
+    def diagnose_files(self, paths: Iterable[str | Path]) -> Diagnosis:
+        """Return what failed first in a job that left several files, one a rank."""
+        return self.diagnose([Path(path) for path in paths])
+
+    def diagnose_many(self, logs: Iterable[Target]) -> list[Diagnosis]:
+        """Return a Diagnosis for each log, each as `diagnose` would."""
+        return [self.diagnose(log) for log in logs]
+
+    def diagnose_all(self, log: Target, advance: Callable[[int], None] | None = None) -> list[Diagnosis]:
+        """Return every independent failure: the first is what `diagnose` returns, then named failures of other processes.
+
+        `advance` is called with a number of bytes whenever that much more of a large source was read.
+        """
+        lines: list[Line] = []
+        for source in find_sources(log):
+            lines += self._read(source, advance)
+        records = tracebacks.parse(lines)
+        shape = shape_of(read_series(lines), lines)
+        last_report = shape.reports_at[-1] if shape.reports_at else 0
+        hits = [
+            *self._scanner.hits(lines, records),
+            *metric_hits(self.taxonomy, shape.features, shape.anchors, last_report),
+        ]
+        verdicts = decide(
+            self.taxonomy, lines, records, hits, incidents(lines, records, hits), shape, self.bundle.precision
+        )
+        return [self._diagnosis(verdict, lines, records, shape) for verdict in verdicts]
+
+    def _read(self, source: Source, advance: Callable[[int], None] | None) -> list[Line]:
+        data = source.read(READ_WHOLE_BYTES + 1)
+        if len(data) > READ_WHOLE_BYTES:
+            return excerpt(source, self._scanner, advance)
+        return read_lines(data, file=source.name, rank=source.rank, local_rank=source.local_rank, host=source.host)
+
+    def _diagnosis(
+        self,
+        verdict: Verdict,
+        lines: Sequence[Line],
+        records: Sequence[ExceptionRecord],
+        shape: Shape,
+    ) -> Diagnosis:
+        entry = self.taxonomy[verdict.label]
+        mask: Callable[[str], str] = redact if self._redact else str
+        facts: dict[str, Any] = {}
+        for hit in ([verdict.hit] if verdict.hit else []) + list(verdict.supporting):
+            for name, value in hit.facts:
+                facts.setdefault(name, mask(value) if isinstance(value, str) else value)
+        fingerprint = self.taxonomy.by_fingerprint[verdict.hit.fingerprint] if verdict.hit else None
+        content = entry.content
+        told = {**shape.summary, **facts}
+        wanted = [label for label, _ in verdict.alternatives]
+        questions = sorted(
+            content.get("tell_apart", ()), key=lambda q: wanted.index(q["id"]) if q["id"] in wanted else 99
+        )
+        return Diagnosis(
+            label=entry.id,
+            title=entry.title,
+            family=entry.family,
+            confidence=verdict.confidence,
+            source=verdict.source,
+            alternatives=verdict.alternatives,
+            first_failure=_first_failure(verdict, lines, mask),
+            evidence=_evidence(verdict, lines, records, shape, mask),
+            collateral=_quotes([(hit.index, "collateral") for hit in verdict.echoes], lines, mask)[:COLLATERAL_LINES],
+            exception=_exception(verdict, records, mask),
+            unknown_because=verdict.unknown_because,
+            facts=facts,
+            metrics=dict(shape.summary),
+            retry=(fingerprint and fingerprint.retry) or entry.retry,  # type: ignore[arg-type]
+            retry_reason=content.get("retry_reason", ""),
+            entry=dict(content),
+            fix=Fix(**{name: fill(text, told) for name, text in content.get("fix", {}).items()}),
+            confirm=tuple(fill(step, told) for step in content.get("confirm", ())),
+            verify=fill(content.get("verify", ""), told),
+            questions=tuple(questions),
+            why={
+                "rule": verdict.rule,
+                "because": verdict.because,
+                "runner_up": verdict.runner_up,
+                "runner_up_lost_because": verdict.runner_up_lost_because,
+            },
+            bundle={"name": self.bundle.name, "digest": self.bundle.digest},
+            taxonomy_version=self.taxonomy.version,
+        )
+
+
+def _quote(line: Line, mask: Callable[[str], str]) -> str:
+    # Masked before it is cut: half a secret is no longer recognised as one.
+    return mask(line.quote)[:QUOTE_CHARACTERS].strip()
+
+
+def _quotes(
+    marked: Sequence[tuple[int, Role]], lines: Sequence[Line], mask: Callable[[str], str]
+) -> tuple[Evidence, ...]:
+    """One Evidence a line, in the order given, first role kept; the same words are not quoted twice."""
+    found: dict[tuple[str | None, int], Evidence] = {}
+    said: set[str] = set()
+    for index, role in marked:
+        line = lines[index]
+        if (line.file, line.number) not in found and line.text not in said:
+            said.add(line.text)
+            found[line.file, line.number] = Evidence(
+                file=line.file, line=line.number, text=_quote(line, mask), role=role
+            )
+    return tuple(found.values())
+
+
+def _evidence(
+    verdict: Verdict,
+    lines: Sequence[Line],
+    records: Sequence[ExceptionRecord],
+    shape: Shape,
+    mask: Callable[[str], str],
+) -> tuple[Evidence, ...]:
+    marked: list[tuple[int, Role]] = []
+    if verdict.index is not None:
+        marked.append((verdict.index, "root"))
+    if verdict.hit is not None:
+        marked.append((verdict.hit.index, "root"))
+    if verdict.source == "metrics" and verdict.hit is not None:
+        # A curve is proved by its stations: how it was, where it turned, what became of it.
+        shown = ("first_report", "before_nonfinite", "event", "best_validation", "last_validation", "last_report")
+        marked += ((shape.anchors[name], "context") for name in shown if name in shape.anchors)
+    marked += ((hit.index, "root" if hit.role == "root" else "context") for hit in verdict.supporting)
+    chosen = list(_quotes(marked, lines, mask)[:EVIDENCE_LINES])
+    if verdict.incident and verdict.incident.records:
+        record = records[verdict.incident.records[0]]
+        if (index := _own_code(record, lines)) is not None:
+            chosen += _quotes([(index, "context")], lines, mask)
+    unique = {(e.file, e.line): e for e in reversed(chosen)}
+    return tuple(sorted(unique.values(), key=lambda e: (e.file or "", e.line)))
+
+
+def _own_code(record: ExceptionRecord, lines: Sequence[Line]) -> int | None:
+    """The line of the deepest frame that is not in an installed package: where the reader's own program stood."""
+    library = ("site-packages", "dist-packages", "/lib/python", "\\lib\\", "<frozen", "<string>")
+    for frame in reversed(record.frames):
+        if frame.file and not any(part in frame.file for part in library):
+            for index in reversed(record.members):
+                if frame.file in lines[index].text and (frame.line is None or str(frame.line) in lines[index].text):
+                    return index
+    return None
+
+
+def _first_failure(verdict: Verdict, lines: Sequence[Line], mask: Callable[[str], str]) -> FirstFailure | None:
+    if verdict.index is None:
+        return None
+    line = lines[verdict.index]
+    time = verdict.incident.time if verdict.incident else line.time
+    told = [fact for hit in (verdict.hit, *verdict.supporting) if hit for fact in hit.facts]
+    return FirstFailure(
+        file=line.file,
+        line=line.number,
+        rank=failing_rank(lines, verdict.incident, verdict.index, told),
+        host=line.host,
+        time=time.isoformat() if time and dated(time) else None,
+        text=_quote(line, mask),
+    )
+
+
+def _exception(
+    verdict: Verdict, records: Sequence[ExceptionRecord], mask: Callable[[str], str]
+) -> dict[str, Any] | None:
+    if verdict.incident is None or not verdict.incident.records:
+        return None
+    chain = [records[number] for number in verdict.incident.records]
+    record = records[verdict.hit.exception] if verdict.hit and verdict.hit.exception is not None else chain[0]
+    return {
+        "type": record.type,
+        "message": mask(record.message)[:4_000],
+        "frames": [
+            {"file": mask(f.file), "line": f.line, "function": f.function, "code": f.code and mask(f.code)}
+            for f in record.frames[-50:]
+        ],
+        "chain": [
+            {"type": other.type, "message": mask(other.message)[:1_000], "link": other.link}
+            for other in chain
+            if other is not record
+        ],
+    }

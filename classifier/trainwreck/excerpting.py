@@ -1,0 +1,220 @@
+"""A source too large to read line by line → the lines worth reading, with their true numbers.
+
+The first pass notes in which blocks the literals of fingerprints and exception heads stand, and counts line ends; the second reads
+those blocks, their neighbours, the head, the tail and a stride through the rest (for the metric series). Memory does not grow with
+the file: 16 bytes a block, and an excerpt of at most `EXCERPT_BYTES`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import IO, BinaryIO, cast
+
+import ahocorasick_rs
+
+from trainwreck.diagnosis import Line
+from trainwreck.reading.sources import Source
+from trainwreck.reading.text import read_lines
+from trainwreck.scanning import Scanner
+
+__all__ = ["EXCERPT_BYTES", "excerpt"]
+
+BLOCK = 16 * 1024
+CHUNK = 512 * BLOCK
+EXCERPT_BYTES = 2 * 2**20
+OCCURRENCES = 8
+"""Of each literal, this many first and this many last occurrences count: the first failure and the final words."""
+HEAD_BLOCKS, TAIL_BLOCKS, STRIDE_BLOCKS = 8, 24, 48
+LONGEST_LINE_END = 8 * BLOCK
+
+# How any language announces a failure, whatever it is; what it was is the taxonomy's business.
+_HEADS = (
+    "traceback (most recent call last)",
+    "error: ",
+    "exception: ",
+    "fatal",
+    "terminate called",
+    "core dumped",
+    "exitcode",
+    "signal",
+    "killed",
+    "panic",
+    "caused by:",
+)
+
+
+def excerpt(source: Source, scanner: Scanner, advance: Callable[[int], None] | None = None) -> list[Line]:
+    """Return the lines of `source` that matter, numbered as in the whole; at most about `EXCERPT_BYTES` of them.
+
+    `advance` is called with the number of bytes done after each chunk. Raises InputError when the source cannot be read.
+    """
+    marks = _survey(source, scanner, advance)
+    lines: list[Line] = []
+    with _open(source) as stream:
+        position = 0
+        for first, last in _runs(_choose(marks)):
+            start = first * BLOCK
+            position = _skip_to(stream, position, max(0, start - 1))
+            data = _read_exactly(stream, (last + 1) * BLOCK - position)
+            position += len(data)
+            if not data.endswith(b"\n"):
+                rest = stream.readline(LONGEST_LINE_END)
+                data += rest
+                position += len(rest)
+            number = marks.lines_before[first] + 1
+            if start:
+                head, newline, whole = data.partition(b"\n")
+                if not head:
+                    data = whole  # the block began with a line of its own
+                elif newline:
+                    data, number = whole, number + 1
+            lines += read_lines(
+                data,
+                file=source.name,
+                rank=source.rank,
+                local_rank=source.local_rank,
+                host=source.host,
+                first_number=number,
+            )
+    return lines
+
+
+class _Marks:
+    """What the first pass found."""
+
+    def __init__(self, literals: int) -> None:
+        self.lines_before: list[int] = []
+        """Line ends before each block."""
+        self.first: list[list[int]] = [[] for _ in range(literals)]
+        self.last: list[deque[int]] = [deque(maxlen=OCCURRENCES) for _ in range(literals)]
+
+
+def _survey(source: Source, scanner: Scanner, advance: Callable[[int], None] | None) -> _Marks:
+    literals = list(dict.fromkeys([*_HEADS, *scanner.literals]))
+    longest = max(map(len, literals))
+    automaton = ahocorasick_rs.BytesAhoCorasick(
+        [literal.encode() for literal in literals], implementation=ahocorasick_rs.Implementation.DFA
+    )
+    marks = _Marks(len(literals))
+    block, ends, tail = 0, 0, b""
+    with _open(source) as stream:
+        while chunk := _read_exactly(stream, CHUNK):
+            # The tail of the chunk before is scanned again so that a literal across the border is seen.
+            for literal, start, _ in automaton.find_matches_as_indexes((tail + chunk).lower(), overlapping=False):
+                where = block + max(0, start - len(tail)) // BLOCK
+                if len(marks.first[literal]) < OCCURRENCES:
+                    marks.first[literal].append(where)
+                else:
+                    marks.last[literal].append(where)
+            for offset in range(0, len(chunk), BLOCK):
+                marks.lines_before.append(ends)
+                ends += chunk.count(b"\n", offset, offset + BLOCK)
+            block = len(marks.lines_before)
+            tail = chunk[-longest:]
+            if advance:
+                advance(len(chunk))
+    return marks
+
+
+def _choose(marks: _Marks) -> list[int]:
+    total = len(marks.lines_before)
+    budget = EXCERPT_BYTES // BLOCK
+    chosen: set[int] = set()
+
+    def add(blocks: Iterator[int] | range) -> None:
+        for block in blocks:
+            if len(chosen) < budget and 0 <= block < total:
+                chosen.add(block)
+
+    add(range(HEAD_BLOCKS))
+    add(range(total - TAIL_BLOCKS, total))
+    add(range(0, total, max(1, total // STRIDE_BLOCKS)))
+    # In rounds, so that a literal that stands everywhere cannot use up what rare ones need.
+    rounds = [
+        [where for found in source if len(found) > turn for where in [found[turn] if forwards else found[-1 - turn]]]
+        for turn in range(OCCURRENCES)
+        for source, forwards in ((marks.first, True), (marks.last, False))
+    ]
+    for found_here in rounds:
+        for where in found_here:
+            add(iter((where, where - 1, where + 1)))
+    return sorted(chosen)
+
+
+def _runs(blocks: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield (first, last) of each stretch of consecutive blocks."""
+    start = previous = None
+    for block in blocks:
+        if previous is None or block != previous + 1:
+            if start is not None and previous is not None:
+                yield start, previous
+            start = block
+        previous = block
+    if start is not None and previous is not None:
+        yield start, previous
+
+
+def _open(source: Source) -> BinaryIO:
+    stream = source.open()
+    head = stream.read(2)
+    stream.close()
+    stream = source.open()
+    if head in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return cast(BinaryIO, _Utf16(stream))
+    return stream
+
+
+class _Utf16(io.RawIOBase):
+    """A UTF-16 stream as UTF-8, forwards only."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-16")(errors="replace")
+        self._ready = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        while size < 0 or len(self._ready) < size:
+            data = self._stream.read(CHUNK)
+            self._ready += self._decoder.decode(data, final=not data).encode("utf-8", "replace")
+            if not data:
+                break
+        size = len(self._ready) if size < 0 else size
+        taken, self._ready = self._ready[:size], self._ready[size:]
+        return taken
+
+    def readline(self, size: int | None = -1) -> bytes:
+        text = self.read(size if size is not None and size >= 0 else LONGEST_LINE_END)
+        line, newline, rest = text.partition(b"\n")
+        self._ready = rest + self._ready
+        return line + newline
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def _read_exactly(stream: BinaryIO, size: int) -> bytes:
+    """Read `size` bytes, fewer only at the end: decompressors return what they have."""
+    parts: list[bytes] = []
+    while size > 0 and (part := stream.read(size)):
+        parts.append(part)
+        size -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _skip_to(stream: BinaryIO, position: int, target: int) -> int:
+    if target > position and isinstance(stream, (io.BufferedReader, io.BytesIO)):
+        stream.seek(target)
+        return target
+    while position < target:
+        data = stream.read(min(CHUNK, target - position))
+        if not data:
+            break
+        position += len(data)
+    return position

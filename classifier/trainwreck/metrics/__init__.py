@@ -1,0 +1,1 @@
+"""Lines → metric series → the shape of the run."""

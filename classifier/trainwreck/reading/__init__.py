@@ -1,0 +1,1 @@
+"""Anything that holds a log → lines with number, rank, host and time."""

@@ -1,0 +1,1 @@
+"""A Diagnosis → text for a terminal, Markdown or HTML."""

@@ -1,0 +1,184 @@
+"""Lines → hits: which fingerprints match where. And a large source → the lines worth reading.
+
+One pass of a multi-pattern engine finds the literals that fingerprints need; only lines that hold one are looked at again, by RE2,
+whose time is linear in the line whatever the pattern and however hostile the log.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from itertools import accumulate
+from typing import Any
+
+import ahocorasick_rs
+import re2
+
+from trainwreck.conditions import calculate, holds
+from trainwreck.diagnosis import ExceptionRecord, Hit, Line
+from trainwreck.facts import typed
+from trainwreck.taxonomy import Fingerprint, Taxonomy
+
+__all__ = ["Scanner", "metric_hits"]
+
+CONTEXT_LINES = 60
+"""How far from a hit, in lines, a fingerprint's `context` is looked for."""
+LONGEST_MATCHED = 8_000
+"""Characters of a line that patterns are matched against."""
+LONGEST_CONTEXT = 1_000
+"""Characters of each line around a hit in which `context` is looked for."""
+HITS_A_FINGERPRINT = 200
+"""Matches of one fingerprint that are kept: the first ones. A log that repeats a message a million times adds nothing."""
+
+
+@lru_cache(maxsize=8192)
+def _compiled(pattern: str) -> Any:
+    """Patterns are compiled when a line first needs them: a log meets a few dozen of the thousand."""
+    options = re2.Options()
+    options.log_errors = False
+    return re2.compile(pattern, options)
+
+
+def _found(pattern: str | None, text: str) -> bool:
+    return pattern is None or _compiled(pattern).search(text) is not None
+
+
+class Scanner:
+    """Finds the fingerprints of one taxonomy. Holds the compiled automaton; safe to share between threads."""
+
+    def __init__(self, taxonomy: Taxonomy) -> None:
+        self._taxonomy = taxonomy
+
+    @cached_property
+    def _by_literal(self) -> Mapping[str, tuple[Fingerprint, ...]]:
+        table: defaultdict[str, list[Fingerprint]] = defaultdict(list)
+        for fingerprint in self._taxonomy.fingerprints:
+            for literal in fingerprint.literals:
+                table[literal].append(fingerprint)
+        return {literal: tuple(found) for literal, found in table.items()}
+
+    @cached_property
+    def literals(self) -> tuple[str, ...]:
+        """Every literal that some fingerprint requires, lower case."""
+        return tuple(self._by_literal)
+
+    @cached_property
+    def automaton(self) -> ahocorasick_rs.BytesAhoCorasick:
+        """The automaton over lower-case UTF-8 bytes; pattern i is `literals[i]`."""
+        return ahocorasick_rs.BytesAhoCorasick(
+            [literal.encode() for literal in self.literals], implementation=ahocorasick_rs.Implementation.DFA
+        )
+
+    def hits(self, lines: Sequence[Line], records: Sequence[ExceptionRecord]) -> list[Hit]:
+        """Return every match of a text fingerprint, in order of line, then of fingerprint.
+
+        A fingerprint is matched against each line's text, and against `Type: message` of each exception whose message has several
+        lines, joined by single spaces. Of one fingerprint at most `HITS_A_FINGERPRINT` matches are kept.
+        """
+        owner = {index: number for number, record in enumerate(records) for index in record.members}
+        texts = [line.text[:LONGEST_MATCHED] for line in lines]
+        joined: list[tuple[int, str]] = []
+        for record in records:
+            if "\n" in record.message:
+                message = " ".join(record.message.split())
+                joined.append((record.at, f"{record.type}: {message}"[:LONGEST_MATCHED]))
+        candidates = self._candidates([*texts, *(text for _, text in joined)])
+        found: dict[tuple[str, int], Hit] = {}
+        count: defaultdict[str, int] = defaultdict(int)
+        for row, literals in candidates:
+            index, text = (row, texts[row]) if row < len(texts) else joined[row - len(texts)]
+            for fingerprint in dict.fromkeys(f for literal in literals for f in self._by_literal[literal]):
+                if (fingerprint.id, index) in found or count[fingerprint.id] >= HITS_A_FINGERPRINT:
+                    continue
+                number = owner.get(index)
+                record_here = None if number is None else records[number]
+                if hit := _match(fingerprint, text, index, texts, record_here, number):
+                    found[fingerprint.id, index] = hit
+                    count[fingerprint.id] += 1
+        return sorted(found.values(), key=lambda hit: hit.index)
+
+    def _candidates(self, texts: Sequence[str]) -> Iterator[tuple[int, set[str]]]:
+        """Yield (row, literals that occur in texts[row]), rows ascending."""
+        encoded = [text.encode("utf-8", "replace") for text in texts]
+        # bytes.lower() folds ASCII only and keeps every length, so that offsets stay true; str.lower() does not.
+        haystack = b"\n".join(encoded).lower()
+        starts = list(accumulate((len(part) + 1 for part in encoded), initial=0))
+        rows: defaultdict[int, set[str]] = defaultdict(set)
+        row = 0
+        for literal, start, _ in self.automaton.find_matches_as_indexes(haystack, overlapping=True):
+            if not starts[row] <= start < starts[row + 1]:
+                row = bisect_right(starts, start) - 1
+            rows[row].add(self.literals[literal])
+        for row in sorted(rows):
+            yield row, rows[row]
+
+
+def _match(
+    fingerprint: Fingerprint,
+    text: str,
+    index: int,
+    texts: Sequence[str],
+    record: ExceptionRecord | None,
+    number: int | None,
+) -> Hit | None:
+    assert fingerprint.pattern is not None
+    match = _compiled(fingerprint.pattern).search(text)
+    if match is None or (fingerprint.unless and _found(fingerprint.unless, text)):
+        return None
+    if fingerprint.exception and (record is None or not _found(fingerprint.exception, record.type)):
+        return None
+    if fingerprint.frames or fingerprint.unless_frames:
+        stack = [f"{frame.file}:{frame.function or ''}" for frame in record.frames] if record else []
+        if fingerprint.frames and not any(_found(fingerprint.frames, frame) for frame in stack):
+            return None
+        if fingerprint.unless_frames and any(_found(fingerprint.unless_frames, frame) for frame in stack):
+            return None
+    if fingerprint.context or fingerprint.unless_context:
+        # Joined, so that one search does for all: a hostile log can make every line a hit.
+        around = "\n".join(
+            other[:LONGEST_CONTEXT] for other in texts[max(0, index - CONTEXT_LINES) : index + CONTEXT_LINES + 1]
+        )
+        if fingerprint.context and not _found(f"(?m){fingerprint.context}", around):
+            return None
+        if fingerprint.unless_context and _found(f"(?m){fingerprint.unless_context}", around):
+            return None
+    facts: dict[str, Any] = {}
+    for name, value in match.groupdict().items():
+        if value is not None and (fact := typed(name, value)) is not None:
+            facts[name] = fact
+    for name, expression in fingerprint.facts:
+        if (fact := calculate(expression, facts)) is not None:
+            facts[name] = fact
+    if fingerprint.when and not holds(fingerprint.when, facts):
+        return None
+    return Hit(
+        label=fingerprint.label,
+        fingerprint=fingerprint.id,
+        role=fingerprint.role,
+        specific=fingerprint.specific,
+        index=index,
+        start=match.start(),
+        end=match.end(),
+        conditions=fingerprint.conditions,
+        facts=tuple(facts.items()),
+        exception=number,
+    )
+
+
+def metric_hits(
+    taxonomy: Taxonomy, features: Mapping[str, float], anchors: Mapping[str, int], default_anchor: int
+) -> Iterable[Hit]:
+    """Yield a hit for every metric fingerprint whose condition holds of `features`."""
+    for fingerprint in taxonomy.fingerprints:
+        if fingerprint.metrics and holds(fingerprint.metrics, features):
+            yield Hit(
+                label=fingerprint.label,
+                fingerprint=fingerprint.id,
+                role=fingerprint.role,
+                specific=fingerprint.specific,
+                index=anchors.get(fingerprint.anchor or "", anchors.get("event", default_anchor)),
+                conditions=1,
+                by="metrics",
+            )

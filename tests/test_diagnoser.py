@@ -1,0 +1,262 @@
+"""The whole pipeline through its public face."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import threading
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import trainwreck
+from trainwreck import bundle, diagnoser
+from trainwreck.errors import BundleError, InputError, UsageError
+from trainwreck.reading.text import clean, decode
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+DIAGNOSER = trainwreck.Diagnoser()
+UNMASKED = trainwreck.Diagnoser(redact=False)
+
+OOM = (
+    "Traceback (most recent call last):\n"
+    '  File "/workspace/train.py", line 88, in step\n'
+    "    loss = model(batch)\n"
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 7.83 GiB. GPU 2 has a total capacity of 79.11 GiB of which 3.42 GiB "
+    "is free. Including non-PyTorch memory, this process has 75.66 GiB memory in use. Of the allocated memory 73.10 GiB is allocated by "
+    "PyTorch, and 812.40 MiB is reserved by PyTorch but unallocated.\n"
+)
+
+
+def test_the_run_that_the_project_was_made_for_is_divergence():
+    log = "\n".join(
+        f"step {step} | loss {loss} | grad_norm {norm} | lr 6e-4"
+        for step, (loss, norm) in enumerate(
+            [
+                ("2.31", "1.2"),
+                ("2.30", "1.1"),
+                ("2.29", "1.2"),
+                ("2.9", "14"),
+                ("9.9", "1200"),
+                ("inf", "inf"),
+                ("nan", "nan"),
+            ],
+            100,
+        )
+    )
+    found = trainwreck.diagnose(log)
+    assert (found.label, found.source, found.retry) == ("transformer-divergence", "metrics", "stop")
+    assert "clip" in found.fix.primary.lower()
+
+
+def test_examples_in_the_repository_are_diagnosed_as_the_readme_says():
+    assert DIAGNOSER.diagnose(EXAMPLES / "diverging-run.log").label == "transformer-divergence"
+    assert DIAGNOSER.diagnose(EXAMPLES / "slow-start-but-healthy.log").label == "healthy"
+    ranks = DIAGNOSER.diagnose(EXAMPLES / "four-ranks-one-out-of-memory.log")
+    assert (ranks.label, ranks.first_failure.rank) == ("gpu-out-of-memory", 2)
+    assert ranks.collateral
+    assert all("out of memory" not in echo.text for echo in ranks.collateral)
+
+
+def test_facts_are_typed_and_stand_in_the_fix():
+    found = trainwreck.diagnose(OOM)
+    assert found.label == "gpu-out-of-memory"
+    assert found.facts["tried_bytes"] == int(7.83 * 2**30)
+    assert found.exception["type"] == "torch.OutOfMemoryError"
+    assert found.exception["frames"][-1] == {
+        "file": "/workspace/train.py",
+        "line": 88,
+        "function": "step",
+        "code": "loss = model(batch)",
+    }
+    assert any(e.line == 4 and e.role == "root" for e in found.evidence)
+    assert any(e.line == 2 and e.role == "context" for e in found.evidence)
+
+
+def test_numbers_decide_between_a_full_and_a_fragmented_device():
+    fragmented = OOM.replace("Tried to allocate 7.83 GiB", "Tried to allocate 2.00 GiB").replace(
+        "812.40 MiB", "16.50 GiB"
+    )
+    assert trainwreck.diagnose(fragmented).label == "gpu-memory-fragmentation"
+
+
+@pytest.mark.parametrize(
+    "pack",
+    [bytes, gzip.compress, lzma.compress, lambda data: zstandard.ZstdCompressor().compress(data)],
+    ids=["plain", "gz", "xz", "zst"],
+)
+def test_compressed_files_and_text_in_memory_give_the_same_answer(tmp_path, pack):
+    path = tmp_path / "job.log"
+    path.write_bytes(pack(OOM.encode()))
+    from_file, from_text = DIAGNOSER.diagnose_file(path), DIAGNOSER.diagnose(OOM)
+    assert (from_file.label, from_file.facts) == (from_text.label, from_text.facts)
+    assert from_file.first_failure.file == str(path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "latin-1"])
+def test_encodings(encoding):
+    log = OOM.replace("/workspace/train.py", "/workspace/entraîné.py")
+    found = DIAGNOSER.diagnose(log.encode(encoding))
+    assert (found.label, found.first_failure.line) == ("gpu-out-of-memory", 4)
+
+
+def test_a_folder_of_per_rank_files_is_one_job(tmp_path):
+    for rank in range(4):
+        text = "step 10 loss 2.0\n" + (
+            OOM if rank == 3 else "RuntimeError: Connection closed by peer [10.0.0.3]:41231\n"
+        )
+        (tmp_path / f"rank_{rank}.log").write_text(text)
+    found = DIAGNOSER.diagnose(tmp_path)
+    assert (found.label, found.first_failure.rank) == ("gpu-out-of-memory", 3)
+    assert found.first_failure.file.endswith("rank_3.log")
+    assert DIAGNOSER.diagnose_files(sorted(tmp_path.iterdir())).label == "gpu-out-of-memory"
+
+
+NOT_JOBS = {
+    "empty": b"",
+    "novel": b"It was a bright cold day in April, and the clocks were striking thirteen.\nThe hallway smelt of boiled cabbage.\n"
+    * 30,
+    "web server": b'10.0.0.9 - - [30/Nov/2026:10:00:00 +0000] "GET /index.html HTTP/1.1" 200 5124 "-" "Mozilla/5.0"\n'
+    * 50,
+    "nuls": bytes(1_000_000),
+    "binary": bytes(range(256)) * 2_000,
+    "invalid utf-8": b"\xff\xfe\xfa\xc3\x28 loss\n" * 500,
+    "one long line": b"x" * 10_000_000,
+    "a million lines of NULs": b"\0\n" * 1_000_000,
+}
+
+
+@pytest.mark.parametrize("name", NOT_JOBS)
+def test_what_is_no_job_is_unknown_and_never_healthy(name):
+    found = DIAGNOSER.diagnose(NOT_JOBS[name])
+    assert found.label == "unknown"
+    assert found.unknown_because in ("not_a_job_log", "no_evidence")
+
+
+def test_terminal_escapes_do_not_get_into_a_diagnosis():
+    found = DIAGNOSER.diagnose("\x1b]0;owned\x07\x1b[31m" + OOM.replace("CUDA", "\x1b[1mCUDA\x1b[0m"))
+    assert found.label == "gpu-out-of-memory"
+    assert not {c for c in json.dumps(found.to_dict(), ensure_ascii=False) if ord(c) < 32 and c != "\n"}
+
+
+def test_secrets_are_masked_unless_asked_otherwise():
+    secret = "hf_" + "aBcD" * 9
+    log = OOM.replace("model(batch)", f"model(batch, token='{secret}')")
+    assert secret not in json.dumps(DIAGNOSER.diagnose(log).to_dict())
+    assert secret in json.dumps(trainwreck.Diagnoser(redact=False).diagnose(log).to_dict())
+
+
+def test_a_report_of_ours_in_a_log_does_not_change_the_answer():
+    report = DIAGNOSER.diagnose(OOM)
+    log = f"{OOM}trainwreck: {report.title}\n{report.fix.primary}\n"
+    again = DIAGNOSER.diagnose(log)
+    assert (again.label, again.first_failure.line) == (report.label, report.first_failure.line)
+
+
+def test_bad_input_says_what_to_do(tmp_path):
+    with pytest.raises(InputError, match=r"missing\.log"):
+        DIAGNOSER.diagnose(tmp_path / "missing.log")
+    with pytest.raises(InputError):
+        DIAGNOSER.diagnose(tmp_path)
+    broken = tmp_path / "broken.gz"
+    broken.write_bytes(gzip.compress(b"x" * 100_000)[:60])
+    with pytest.raises(InputError, match=r"broken\.gz"):
+        DIAGNOSER.diagnose(broken)
+    existing = tmp_path / "there.log"
+    existing.write_text("x")
+    with pytest.raises(UsageError, match="Path"):
+        DIAGNOSER.diagnose(str(existing))
+
+
+def test_a_bundle_is_refused_when_missing_changed_or_of_another_format(tmp_path):
+    with pytest.raises(BundleError):
+        trainwreck.Diagnoser(tmp_path)
+    for path in bundle.DEFAULT.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    assert trainwreck.Diagnoser(tmp_path).bundle.digest == DIAGNOSER.bundle.digest
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"format": 99}))
+    with pytest.raises(BundleError, match=r"config\.json"):
+        trainwreck.Diagnoser(tmp_path)
+    bundle.write_manifest(tmp_path)
+    with pytest.raises(BundleError, match="99"):
+        trainwreck.Diagnoser(tmp_path)
+
+
+def test_one_diagnoser_serves_many_threads():
+    fresh = trainwreck.Diagnoser()
+    labels: list[str] = []
+    threads = [threading.Thread(target=lambda: labels.append(fresh.diagnose(OOM).label)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert labels == ["gpu-out-of-memory"] * 8
+
+
+def test_many_is_each():
+    logs = [OOM, "KeyError: 'labels'", ""]
+    assert DIAGNOSER.diagnose_many(logs) == [DIAGNOSER.diagnose(log) for log in logs]
+
+
+def test_a_large_log_gives_what_a_small_one_gives(monkeypatch):
+    progress = "".join(f"step {n} loss {2 + 1 / (n + 1):.4f} grad_norm 1.0 lr 1e-4\n" for n in range(60_000))
+    log = progress + OOM
+    assert len(log) > diagnoser.READ_WHOLE_BYTES
+    large = DIAGNOSER.diagnose(log)
+    assert (large.label, large.first_failure.line) == ("gpu-out-of-memory", 60_004)
+    monkeypatch.setattr(diagnoser, "READ_WHOLE_BYTES", 2**30)
+    whole = DIAGNOSER.diagnose(log)
+    assert (whole.label, whole.facts, whole.evidence) == (large.label, large.facts, large.evidence)
+
+
+PIECES = st.sampled_from(
+    [
+        b"Traceback (most recent call last):\n",
+        b'  File "a.py", line 3, in f\n',
+        b"    x = 1\n",
+        b"ValueError: no\n",
+        b"RuntimeError: ",
+        b"During handling of the above exception, another exception occurred:\n",
+        b"CUDA out of memory. Tried to allocate 2.00 GiB\n",
+        b"Segmentation fault (core dumped)\n",
+        b"NCCL WARN ",
+        b"killed\n",
+        b"{'loss': nan, 'grad_norm': 3}\n",
+        b"step 3 loss 2.5\n",
+        b"[rank1]: ",
+        b"> ",
+        b"2026-01-01 00:00:00,123 ERROR ",
+        b'{"message": "',
+        b'"}\n',
+        b"\r",
+        b"\n",
+        b"\0",
+        b"\x1b[31m",
+        b"\xff\xfe",
+        b"\xc3",
+    ]
+)
+LOGS = st.one_of(
+    st.binary(max_size=400), st.lists(st.one_of(PIECES, st.binary(max_size=12)), max_size=60).map(b"".join)
+)
+
+
+@settings(max_examples=250, deadline=None)
+@given(LOGS)
+def test_any_bytes_give_a_diagnosis_whose_quotes_stand_where_it_says(data):
+    try:
+        found = UNMASKED.diagnose(data)
+    except InputError:  # a stray magic number makes a broken archive
+        return
+    assert 0.0 <= found.confidence <= 1.0
+    assert found.label in DIAGNOSER.taxonomy.entries
+    physical = decode(data).split("\n")
+    for quote in (*found.evidence, *found.collateral):
+        line = physical[quote.line - 1]
+        if not line.lstrip().startswith("{"):  # of a JSON envelope the message is quoted
+            assert quote.text[:40] in clean(line.replace("\r", "\n")).strip() or quote.text[:40] in clean(line)
