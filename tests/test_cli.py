@@ -485,3 +485,13 @@ def test_help_imports_nothing_of_weight() -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT / "classifier")}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, check=True)
     assert done.stderr.strip() == b"[]"
+
+
+def test_the_picture_in_the_readme_is_what_the_program_prints(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).parent.parent
+    picture = (root / "README.md").read_text(encoding="utf-8").split("```text\n")[1].split("\n```")[0]
+    command, shown = picture.split("\n", 1)
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main(command.removeprefix("$ trainwreck ").split()) == 1
+    assert capsys.readouterr().out.startswith(shown)
