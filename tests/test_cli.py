@@ -487,7 +487,9 @@ def test_help_imports_nothing_of_weight() -> None:
     assert done.stderr.strip() == b"[]"
 
 
-def test_the_picture_in_the_readme_is_what_the_program_prints(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_picture_in_the_readme_is_what_the_program_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = Path(__file__).parent.parent
     picture = (root / "README.md").read_text(encoding="utf-8").split("```text\n")[1].split("\n```")[0]
     command, shown = picture.split("\n", 1)

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 from conftest import make_entry, make_fingerprint, make_taxonomy
 from trainwreck import tracebacks
-from trainwreck.diagnosis import Line
+from trainwreck.diagnosis import Hit, Line
 from trainwreck.ordering import failing_rank, incidents
 from trainwreck.scanning import Scanner
 
@@ -70,13 +70,19 @@ def test_a_line_without_a_time_takes_the_last_one_of_its_own_process():
     assert [i.index for i in found] == [3, 2]
 
 
-def rank_of(lines, index=0, told=()):
-    return failing_rank(lines, None, index, told)
+def hit(index, *facts):
+    return Hit(label="a", fingerprint="a/x", role="root", specific=True, index=index, facts=facts)
 
 
-def test_the_rank_of_the_line_itself_is_trusted_first():
-    assert rank_of([line(1, "x", rank=3)], told=[("failing_rank", 5)]) == 3
-    assert rank_of([line(1, "x")], told=[("failing_rank", 5)]) == 5
+def rank_of(lines, index=0, decisive=None, supporting=()):
+    return failing_rank(lines, None, index, decisive, supporting)
+
+
+def test_what_the_message_says_beats_the_prefix_and_that_beats_other_messages():
+    lines = [line(1, "x", rank=3), line(2, "y", rank=4)]
+    assert rank_of(lines, decisive=hit(0, ("failing_rank", 5))) == 5
+    assert rank_of(lines, supporting=[hit(1, ("failing_rank", 5))]) == 3
+    assert rank_of([line(1, "x"), line(2, "y", rank=4), line(3, "z", rank=7)], supporting=[hit(2)]) == 7
 
 
 def test_a_kernel_assertion_without_prefix_belongs_to_the_rank_that_speaks_next():
@@ -95,6 +101,16 @@ def test_other_launchers_name_the_child_that_died(as_lines):
     assert rank_of(as_lines("x\nfailed (exitcode: -9) local_rank: 5 (pid: 2630) of binary: /usr/bin/python")) == 5
     assert rank_of(as_lines("x\n['python', 'main.py', '--local_rank=4', '--z', '3'] exits with return code = -9")) == 4
     assert rank_of(as_lines("x\n-- Process 1 terminated with the following error:")) == 1
+    assert rank_of(as_lines("x\nsrun: error: gpu-044: task 21: Out Of Memory")) == 21
+    assert rank_of(as_lines("x\nsrun: error: gpu-044: tasks 0-7: Terminated")) is None
+    assert rank_of(as_lines("x\n  Process name: [[41288,1],5]")) == 5
+    assert rank_of(as_lines("x\nSome timed out task names:\n/job:jax_worker/replica:0/task:9")) == 9
+
+
+def test_the_only_rank_of_a_log_is_the_one_that_failed():
+    lines = [line(1, "step 1", rank=6), *(line(n, ".") for n in range(2, 30)), line(30, "it died")]
+    assert rank_of(lines, index=29) == 6
+    assert rank_of([line(1, "step 1", rank=5), *lines], index=30) is None
 
 
 def test_a_local_rank_is_a_global_one_on_a_single_host_only():

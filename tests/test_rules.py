@@ -6,7 +6,7 @@ from trainwreck.metrics.formats import read_series
 from trainwreck.metrics.shape import shape_of
 from trainwreck.ordering import incidents
 from trainwreck.rules import RULES, decide
-from trainwreck.scanning import Scanner, metric_hits
+from trainwreck.scanning import Scanner, numeric_hits
 from trainwreck.taxonomy import Fingerprint
 
 PRECISION = dict.fromkeys(RULES, 0.5) | {"specific": 0.9, "contested": 0.7}
@@ -38,7 +38,7 @@ TAXONOMY = make_taxonomy(
 def judge(lines):
     records = tracebacks.parse(lines)
     shape = shape_of(read_series(lines), lines)
-    hits = [*Scanner(TAXONOMY).hits(lines, records), *metric_hits(TAXONOMY, shape.features, shape.anchors, 0)]
+    hits = [*Scanner(TAXONOMY).hits(lines, records), *numeric_hits(TAXONOMY, shape.features, shape.anchors, "metrics")]
     return decide(TAXONOMY, lines, records, hits, incidents(lines, records, hits), shape, PRECISION)
 
 

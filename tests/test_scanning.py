@@ -1,6 +1,6 @@
 from conftest import make_entry, make_fingerprint, make_taxonomy
 from trainwreck import tracebacks
-from trainwreck.scanning import CONTEXT_LINES, HITS_A_FINGERPRINT, Scanner, metric_hits
+from trainwreck.scanning import CONTEXT_LINES, HITS_A_FINGERPRINT, Scanner, numeric_hits
 from trainwreck.taxonomy import Fingerprint
 
 TRACEBACK = """\
@@ -89,11 +89,12 @@ def test_a_message_repeated_without_end_is_kept_a_bounded_number_of_times(as_lin
     assert hits[0].index == 0
 
 
-def test_metric_fingerprints_hold_of_features_and_point_at_their_anchor():
+def test_numeric_fingerprints_hold_of_features_and_point_at_their_anchor():
     one = Fingerprint(id="a/grew", label="a", role="root", specific=True, metrics="growth >= 10", anchor="peak")
     other = Fingerprint(id="a/flat", label="a", role="root", specific=True, metrics="growth < 2")
     taxonomy = make_taxonomy(make_entry("a", one, other))
-    (hit,) = metric_hits(taxonomy, {"growth": 50.0}, {"peak": 7}, 99)
+    (hit,) = numeric_hits(taxonomy, {"growth": 50.0}, {"peak": 7, "event": 9}, "metrics")
     assert (hit.fingerprint, hit.index, hit.by) == ("a/grew", 7, "metrics")
-    (hit,) = metric_hits(taxonomy, {"growth": 1.0}, {}, 99)
-    assert (hit.fingerprint, hit.index) == ("a/flat", 99)
+    (hit,) = numeric_hits(taxonomy, {"growth": 1.0}, {"event": 9}, "ranks")
+    assert (hit.fingerprint, hit.index, hit.by) == ("a/flat", 9, "ranks")
+    assert list(numeric_hits(taxonomy, {}, {}, "metrics")) == []

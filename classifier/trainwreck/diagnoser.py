@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from trainwreck import tracebacks
+from trainwreck import collectives, tracebacks
 from trainwreck.bundle import Bundle, load_bundle
 from trainwreck.diagnosis import Diagnosis, Evidence, ExceptionRecord, FirstFailure, Fix, Line, Role
 from trainwreck.excerpting import excerpt
@@ -18,7 +18,7 @@ from trainwreck.reading.sources import Source, find_sources
 from trainwreck.reading.text import read_lines
 from trainwreck.redaction import redact
 from trainwreck.rules import Verdict, decide
-from trainwreck.scanning import Scanner, metric_hits
+from trainwreck.scanning import Scanner, numeric_hits
 
 __all__ = ["Diagnoser"]
 
@@ -73,10 +73,10 @@ class Diagnoser:
             lines += self._read(source, advance)
         records = tracebacks.parse(lines)
         shape = shape_of(read_series(lines), lines)
-        last_report = shape.reports_at[-1] if shape.reports_at else 0
         hits = [
             *self._scanner.hits(lines, records),
-            *metric_hits(self.taxonomy, shape.features, shape.anchors, last_report),
+            *numeric_hits(self.taxonomy, shape.features, shape.anchors, "metrics"),
+            *numeric_hits(self.taxonomy, *collectives.features(lines), "ranks"),
         ]
         verdicts = decide(
             self.taxonomy, lines, records, hits, incidents(lines, records, hits), shape, self.bundle.precision
@@ -204,11 +204,10 @@ def _first_failure(verdict: Verdict, lines: Sequence[Line], mask: Callable[[str]
         return None
     line = lines[verdict.index]
     time = verdict.incident.time if verdict.incident else line.time
-    told = [fact for hit in (verdict.hit, *verdict.supporting) if hit for fact in hit.facts]
     return FirstFailure(
         file=line.file,
         line=line.number,
-        rank=failing_rank(lines, verdict.incident, verdict.index, told),
+        rank=failing_rank(lines, verdict.incident, verdict.index, verdict.hit, verdict.supporting),
         host=line.host,
         time=time.isoformat() if time and dated(time) else None,
         text=_quote(line, mask),

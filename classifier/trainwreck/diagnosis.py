@@ -109,7 +109,8 @@ class Hit:
     facts: tuple[tuple[str, Any], ...] = ()
     exception: int | None = None
     """Index of the exception record that the line belongs to, in the parser's result."""
-    by: Literal["pattern", "metrics"] = "pattern"
+    by: Literal["pattern", "metrics", "ranks"] = "pattern"
+    """What matched: a line's text, the metric series, or what several ranks say side by side."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,9 @@ exception. Printed times decide the order where every incident has one; else the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from trainwreck.diagnosis import ExceptionRecord, Hit, Line
 from trainwreck.tracebacks import root_of
@@ -97,45 +96,59 @@ def dated(time: datetime) -> bool:
 
 
 def failing_rank(
-    lines: Sequence[Line], incident: Incident | None, index: int, told: Iterable[tuple[str, Any]]
+    lines: Sequence[Line], incident: Incident | None, index: int, hit: Hit | None, supporting: Sequence[Hit]
 ) -> int | None:
     """Return the global rank of the process in which the failure at line `index` happened, or None.
 
-    In order of trust: the line's own prefix; what the message says of itself (the fact `failing_rank` in `told`); other lines of the
-    same incident; the first rank that speaks within the next lines where the failing line carries no prefix at all (a kernel's
-    assertion, a native crash); what a launcher's summary names; the local rank, where the log shows one host only.
+    In order of trust: what the deciding message says (the fact `failing_rank`: a barrier names the rank that did not come); the prefix of
+    the line; other lines of the same incident and of the same class; what a launcher says of its children; the rank that speaks next
+    after a line without a prefix (a kernel's assertion, the system's log); the only rank in the log; the local rank, where the log shows
+    one host only.
     """
     here = lines[index]
+    if (named := _told(hit)) is not None:
+        return named
     if here.rank is not None:
         return here.rank
-    for name, value in told:
-        if name == "failing_rank" and isinstance(value, int):
-            return value
-    if incident:
-        for hit in incident.hits:
-            if lines[hit.index].rank is not None:
-                return lines[hit.index].rank
-    if not here.speaker:
-        for line in lines[index + 1 : index + 1 + AFTER_LINES]:
-            if line.rank is not None and line.file == here.file:
-                return line.rank
+    for other in (*(incident.hits if incident else ()), *supporting):
+        if (rank := lines[other.index].rank) is not None:
+            return rank
+    for other in supporting:
+        if (named := _told(other)) is not None:
+            return named
     if (named := _launcher_names(lines)) is not None:
         return named
+    for line in lines[index + 1 : index + 1 + AFTER_LINES]:
+        if line.rank is not None and line.file == here.file:
+            return line.rank
+    ranks = {line.rank for line in lines if line.rank is not None}
+    if len(ranks) == 1:
+        return ranks.pop()
     one_host = len({line.host for line in lines if line.host}) <= 1
     return here.local_rank if one_host else None
+
+
+def _told(hit: Hit | None) -> int | None:
+    for name, value in hit.facts if hit else ():
+        if name == "failing_rank" and isinstance(value, int):
+            return value
+    return None
 
 
 _ROOT_CAUSE = "Root Cause (first observed failure)"
 _SUMMARY_RANK = re.compile(r"\s*rank\s*:\s*(\d{1,6})\b")
 _CHILD = (
     # What each launcher says of the child that it saw die. Wordings: torch/distributed/elastic, deepspeed/launcher/launch.py,
-    # torch/multiprocessing/spawn.py, paddle/distributed/launch.
+    # torch/multiprocessing/spawn.py, paddle/distributed/launch, slurm src/srun, openmpi orterun, jax/_src/distributed.py.
     re.compile(r"\(exitcode: -?\d+\) local_rank: (\d{1,6})\b"),
     re.compile(r"--local[_-]rank=(\d{1,6})'.{0,4000}exits with return code"),
     re.compile(r"-- Process (\d{1,6}) terminated with"),
     re.compile(r"Container rank (\d{1,6}) status failed"),
+    re.compile(r"(?:srun: )?error: \S{1,200}: tasks? (\d{1,6})(?:[,-][\d,-]{1,80})?: (?!Terminated)[A-Z]"),
+    re.compile(r"Process name: \[\[\d{1,9},\d{1,9}\],(\d{1,6})\]"),
+    re.compile(r"^/job:\w{1,40}/(?:replica:\d{1,6}/)?task:(\d{1,6})\b"),
 )
-_CHILD_WORDS = ("exitcode", "return code", "-- Process", "Container rank")
+_CHILD_WORDS = ("exitcode", "return code", "-- Process", "Container rank", "error: ", "Process name", "/job:")
 
 
 def _launcher_names(lines: Sequence[Line]) -> int | None:

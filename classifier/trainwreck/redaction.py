@@ -178,7 +178,7 @@ def _mask_named(text: str) -> str:
     out: list[str] = []
     at = 0
     for head in _NAMED.finditer(text):
-        if head.start() < at:
+        if head.start() < at or _is_masked(text, head.start()):
             continue
         prefix = _PREFIX.search(text, max(at, head.start() - 48), head.start())
         owner = prefix[0] if prefix else ""
@@ -189,6 +189,12 @@ def _mask_named(text: str) -> str:
             out += [text[at:start], f"[masked {kind}]"]
             at = rest.end() if rest else end
     return "".join([*out, text[at:]])
+
+
+def _is_masked(text: str, at: int) -> bool:
+    """Whether `at` is within `[masked ...]`, the mark of an earlier pass."""
+    nearby = max(0, at - 40)
+    return text.rfind("[masked ", nearby, at) > text.rfind("]", nearby, at)
 
 
 def _value_at(text: str, start: int) -> tuple[int, int, bool]:

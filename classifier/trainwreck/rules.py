@@ -192,7 +192,7 @@ def _verdict(
 ) -> Verdict:
     hit = claim.hit
     rivals = [c for c in ranked if c.hit.label != hit.label]
-    contested = any(c.strength == claim.strength == 3 and c.hit.by == "pattern" for c in rivals)
+    contested = any(c.strength == claim.strength == 3 and c.hit.by != "metrics" for c in rivals)
     if hit.by == "metrics":
         rule = "metrics"
     elif claim.strength == 3:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import accumulate
-from typing import Any
+from typing import Any, Literal
 
 import ahocorasick_rs
 import re2
@@ -21,7 +21,7 @@ from trainwreck.diagnosis import ExceptionRecord, Hit, Line
 from trainwreck.facts import typed
 from trainwreck.taxonomy import Fingerprint, Taxonomy
 
-__all__ = ["Scanner", "metric_hits"]
+__all__ = ["Scanner", "numeric_hits"]
 
 CONTEXT_LINES = 60
 """How far from a hit, in lines, a fingerprint's `context` is looked for."""
@@ -167,18 +167,21 @@ def _match(
     )
 
 
-def metric_hits(
-    taxonomy: Taxonomy, features: Mapping[str, float], anchors: Mapping[str, int], default_anchor: int
-) -> Iterable[Hit]:
-    """Yield a hit for every metric fingerprint whose condition holds of `features`."""
+def numeric_hits(
+    taxonomy: Taxonomy,
+    features: Mapping[str, float],
+    anchors: Mapping[str, int],
+    by: Literal["metrics", "ranks"],
+) -> Iterator[Hit]:
+    """Yield a hit for every numeric fingerprint whose condition holds of `features`, at its anchor's line (else at `event`'s)."""
     for fingerprint in taxonomy.fingerprints:
-        if fingerprint.metrics and holds(fingerprint.metrics, features):
+        if features and fingerprint.metrics and holds(fingerprint.metrics, features):
             yield Hit(
                 label=fingerprint.label,
                 fingerprint=fingerprint.id,
                 role=fingerprint.role,
                 specific=fingerprint.specific,
-                index=anchors.get(fingerprint.anchor or "", anchors.get("event", default_anchor)),
+                index=anchors.get(fingerprint.anchor or "", anchors.get("event", 0)),
                 conditions=1,
-                by="metrics",
+                by=by,
             )
