@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from test_diagnoser import LOGS, UNMASKED
 
+from test_diagnoser import LOGS, UNMASKED
 from trainwreck.errors import InputError
 
 pytestmark = pytest.mark.slow
@@ -40,9 +40,8 @@ def progress(start: int, count: int) -> bytes:
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_log_of_300_megabytes_is_diagnosed_in_350(tmp_path: Path, where: str, packed: bool) -> None:
     path = tmp_path / "train.log"
-    opened = gzip.open(path, "wb", 1) if packed else path.open("wb")
     lines, written, failed_at = 0, 0, 0
-    with opened as log:
+    with gzip.open(path, "wb", 1) if packed else path.open("wb") as log:
         while written < 300_000_000:
             block = progress(lines, 50_000)
             written += log.write(block)
