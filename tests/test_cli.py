@@ -19,6 +19,7 @@ import pytest
 
 from trainwreck import diagnoser
 from trainwreck.cli import main
+from trainwreck.cli.screen import FAILURE
 from trainwreck.taxonomy_check import run_examples
 
 ROOT = Path(__file__).parent.parent
@@ -217,6 +218,19 @@ def test_interrupt_is_130_and_quiet(logs: Path, model: str, capsys: Any, monkeyp
 
 
 # --- what is read ---
+
+
+def test_a_large_pipe_goes_over_the_disk_and_gives_the_same_answer(
+    model: str, capsys: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("trainwreck.cli.diagnose.IN_MEMORY_BYTES", 16)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    give_stdin(monkeypatch, OOM.encode())
+    assert main(["diagnose", "-", "--json", "--model", model]) == FAILURE
+    found = json.loads(capsys.readouterr().out)
+    assert found["label"] == "gpu-out-of-memory"
+    assert found["first_failure"]["file"] is None
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_stdin_is_read_with_a_dash_and_without_a_file(model: str, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ EVIDENCE_LINES = 6
 COLLATERAL_LINES = 10
 QUOTE_CHARACTERS = 600
 
-Target = str | bytes | Path | Sequence[Path]
+Target = str | bytes | Path | Source | Sequence[Path]
 
 
 class Diagnoser:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import stat
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,8 +18,12 @@ from trainwreck.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from trainwreck.diagnosis import Diagnosis
+    from trainwreck.reading.sources import Source
 
 __all__ = ["HELP", "diagnose"]
+
+IN_MEMORY_BYTES = 16 * 2**20
+"""What a pipe may hold in memory; more goes to a temporary file."""
 
 HELP = """Tell why the job of a log died: what, how sure, the proof, what to do now, and whether a restart helps.
 
@@ -88,10 +94,11 @@ def diagnose(
         emit(context.get_help() + "\n")
         return USAGE
     chosen = _format(output, as_json, quiet, out)
-    target = _target(files or [Path("-")])
     from trainwreck.diagnoser import Diagnoser
 
-    found = Diagnoser(model, redact=not no_redact).diagnose_all(target)
+    diagnoser = Diagnoser(model, redact=not no_redact)
+    with _target(files or [Path("-")]) as target, _Progress() as advance:
+        found = diagnoser.diagnose_all(target, advance)
     if not every:
         found = found[:1]
     emit(_label_lines(found) if quiet else _written(found, chosen, every, why, out is not None), out)
@@ -108,27 +115,77 @@ def _format(output: Format | None, as_json: bool, quiet: bool, out: Path | None)
     return Format.JSON if as_json else _BY_SUFFIX.get(out.suffix.lower(), Format.TEXT) if out else Format.TEXT
 
 
-def _target(files: Sequence[Path]) -> bytes | Path | list[Path]:
-    """What to diagnose: the bytes of a pipe, one path, or several. Raises UsageError when `-` stands among others."""
+@contextlib.contextmanager
+def _target(files: Sequence[Path]) -> Iterator[Path | list[Path] | Source]:
+    """What to diagnose: one path, several, or what a pipe holds. Raises UsageError when `-` stands among others."""
     if len(files) > 1:
         if Path("-") in files:
             raise UsageError("- (stdin) is one whole log and cannot stand among other files")
-        return list(files)
-    path = files[0]
-    if path == Path("-"):
-        return _stdin()
-    # `<(kubectl logs my-job)`; what is wrong with a path is for the reader of sources to say.
+        yield list(files)
+    elif files[0] == Path("-"):
+        with _spooled(sys.stdin.buffer, "stdin") as source:
+            yield source
+    elif _is_pipe(files[0]):  # `<(kubectl logs my-job)`
+        with files[0].open("rb") as stream, _spooled(stream, str(files[0])) as source:
+            yield source
+    else:
+        yield files[0]
+
+
+def _is_pipe(path: Path) -> bool:
+    # What is wrong with a path is for the reader of sources to say.
     with contextlib.suppress(OSError, ValueError):
-        if stat.S_ISFIFO(path.stat().st_mode):
-            return path.read_bytes()
-    return path
+        return stat.S_ISFIFO(path.stat().st_mode)
+    return False
 
 
-def _stdin() -> bytes:
-    try:
-        return sys.stdin.buffer.read()
-    except OSError as error:
-        raise InputError(f"stdin: cannot be read ({error.strerror}); give a file") from error
+@contextlib.contextmanager
+def _spooled(stream: IO[bytes], called: str) -> Iterator[Source]:
+    """What `stream` holds, on disk when it is large: a pipe can be read only once, and memory must not grow with a log."""
+    from trainwreck.reading.sources import Source
+
+    with contextlib.ExitStack() as stack:
+        try:
+            head = stream.read(IN_MEMORY_BYTES + 1)
+            if len(head) <= IN_MEMORY_BYTES:
+                source = Source(name=None, size=len(head), data=head)
+            else:
+                # A folder and not a temporary file: on Windows an open one cannot be opened again.
+                path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trainwreck-"))) / "log"
+                with path.open("wb") as spool:
+                    spool.write(head)
+                    shutil.copyfileobj(stream, spool, 2**20)
+                source = Source(name=None, size=path.stat().st_size, path=path)
+        except OSError as error:
+            raise InputError(f"{called}: cannot be read ({error.strerror}); give a file") from error
+        yield source
+
+
+class _Progress:
+    """A line on the terminal for logs that take long; it appears with the first report, so that short ones show none."""
+
+    def __init__(self) -> None:
+        self._stop: Callable[[], None] | None = None
+        self._show: Callable[[int], None] = self._start if sys.stderr.isatty() else lambda _: None
+
+    def __enter__(self) -> Callable[[int], None]:
+        return lambda size: self._show(size)
+
+    def __exit__(self, *_: object) -> None:
+        if self._stop:
+            self._stop()
+
+    def _start(self, size: int) -> None:
+        from rich.console import Console
+        from rich.progress import DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+
+        columns = (TextColumn("reading"), DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn())
+        bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        task = bar.add_task("reading", total=None)
+        bar.start()
+        self._stop = bar.stop
+        self._show = lambda more: bar.update(task, advance=more)
+        self._show(size)
 
 
 def _label_lines(found: Sequence[Diagnosis]) -> str:

@@ -230,8 +230,8 @@ def _regular(path: Path) -> os.stat_result:
 # --- finding ---------------------------------------------------------------------------------------------------------
 
 
-def find_sources(target: str | bytes | Path | Sequence[Path]) -> list[Source]:
-    """Return the logs in `target`: text (`str`, `bytes`), a file or folder (`Path`), or several of those paths.
+def find_sources(target: str | bytes | Path | Source | Sequence[Path]) -> list[Source]:
+    """Return the logs in `target`: text (`str`, `bytes`), a file or folder (`Path`), several of those paths, or a Source as it is.
 
     A folder is searched for text logs, at most `MAX_FILES` of them; hidden and binary files, source code and
     configuration are left out. Empty text and empty files are logs. Raises InputError for a path that is missing,
@@ -246,6 +246,8 @@ def find_sources(target: str | bytes | Path | Sequence[Path]) -> list[Source]:
         return [Source(name=None, size=len(data), data=data)]
     if isinstance(target, Path):
         return _from_path(target)
+    if isinstance(target, Source):
+        return [target]
     if not isinstance(target, Sequence):
         raise UsageError(f"pass log text (str, bytes), a Path or several Paths, not {type(target).__name__}")
     paths = [path for path in target if isinstance(path, Path)]
