@@ -20,7 +20,12 @@ def make_fingerprint(label: str, pattern: str, role: str = "root", specific: boo
 
 
 def make_entry(
-    label: str, *fingerprints: Fingerprint, family: str = "tensors", layer: str = "program", severity: str = "fatal"
+    label: str,
+    *fingerprints: Fingerprint,
+    family: str = "tensors",
+    layer: str = "program",
+    severity: str = "fatal",
+    **more: Any,
 ) -> Entry:
     return Entry(
         id=label,
@@ -30,7 +35,7 @@ def make_entry(
         retry="stop",
         layer=layer,
         summary="",
-        content={"severity": severity},
+        content={"severity": severity, **more},
         fingerprints=fingerprints,
     )
 

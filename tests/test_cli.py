@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import pytest
 
 from trainwreck import diagnoser
 from trainwreck.cli import main
-from trainwreck.cli.screen import FAILURE
+from trainwreck.cli.screen import FAILURE, USAGE
 from trainwreck.taxonomy_check import run_examples
 
 ROOT = Path(__file__).parent.parent
@@ -220,6 +221,14 @@ def test_interrupt_is_130_and_quiet(logs: Path, model: str, capsys: Any, monkeyp
 # --- what is read ---
 
 
+def test_a_report_is_not_written_over_a_log(logs: Path, model: str, capsys: Any) -> None:
+    log = logs / "oom.log"
+    assert main(["diagnose", str(log), "--out", str(log), "--model", model]) == USAGE
+    assert "overwritten" in capsys.readouterr().err
+    assert log.read_text() == OOM
+    assert main(["diagnose", str(log), "--out", str(logs.parent / "report.md"), "--model", model]) == FAILURE
+
+
 def test_a_large_pipe_goes_over_the_disk_and_gives_the_same_answer(
     model: str, capsys: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -417,7 +426,7 @@ def test_check_passes_good_entries_and_names_what_is_wrong(source: Path, tmp_pat
 def test_build_without_yaml_says_how_to_get_it(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     assert main(["taxonomy", "build"]) == 64
-    assert "pip install 'trainwreck[train]'" in capsys.readouterr().err
+    assert "pip install PyYAML jsonschema" in capsys.readouterr().err
 
 
 # --- help, version, processes ---

@@ -260,3 +260,106 @@ def test_any_bytes_give_a_diagnosis_whose_quotes_stand_where_it_says(data):
         line = physical[quote.line - 1]
         if not line.lstrip().startswith("{"):  # of a JSON envelope the message is quoted
             assert quote.text[:40] in clean(line.replace("\r", "\n")).strip() or quote.text[:40] in clean(line)
+
+
+def layout(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+PROGRESS = "".join(f"step {n} loss {4 - n / 20:.3f} grad_norm 1.0 lr 1e-4\n" for n in range(1, 40))
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"job.err": OOM, "job.out": PROGRESS},
+        {"job.out": PROGRESS, "zjob.err": OOM},
+        {"attempt_0/2/stderr.log": OOM, "attempt_0/2/stdout.log": PROGRESS},
+        {"rank_0.log": OOM, "rank_1.log": PROGRESS, "rank_2.log": PROGRESS},
+        {
+            "one.log": PROGRESS
+            + "".join(f"[rank1]: {line}\n" for line in OOM.splitlines())
+            + "[rank0]: step 40 loss 2.0\n" * 4
+        },
+    ],
+    ids=["err before out", "out before err", "torchrun", "ranks", "interleaved"],
+)
+def test_progress_of_others_does_not_make_a_dead_job_healthy(tmp_path, files):
+    assert DIAGNOSER.diagnose(layout(tmp_path, files)).label == "gpu-out-of-memory"
+
+
+def test_source_code_that_a_traceback_quotes_is_not_what_happened():
+    log = (
+        "Traceback (most recent call last):\n"
+        '  File "/app/train.py", line 7, in step\n'
+        '    guarded(run, retry_on="CUDA out of memory. Tried to allocate 2.00 GiB")\n'
+        '  File "/app/guard.py", line 3, in guarded\n'
+        "    return batch['labels']  # RuntimeError: Expected all tensors to be on the same device\n"
+        "KeyError: 'labels'\n"
+    )
+    assert DIAGNOSER.diagnose(log).label == "key-error"
+
+
+def test_what_others_say_does_not_hide_an_exception_that_nothing_knows():
+    log = (
+        "[rank1]: Traceback (most recent call last):\n"
+        '[rank1]:   File "/app/train.py", line 7, in step\n'
+        "[rank1]: RuntimeError: replay buffer checksum differs\n"
+        "Sending process 411 closing signal SIGTERM\n"
+        "failed (exitcode: 1) local_rank: 1 (pid: 412) of binary: /usr/bin/python\n"
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
+    )
+    found = DIAGNOSER.diagnose(log)
+    assert (found.label, found.unknown_because, found.first_failure.rank) == ("unknown", "not_covered", 1)
+
+
+@pytest.mark.parametrize(
+    ("ending", "label"),
+    [
+        ("[launcher] child exited with 143", "process-killed"),
+        ("returncode=139", "native-crash"),
+        ("train.py exited: 255", "collateral-exit"),
+        ("child exited with 0", "healthy"),
+    ],
+)
+def test_an_exit_status_at_the_end_is_no_sign_of_health(ending, label):
+    assert DIAGNOSER.diagnose(f"{PROGRESS}{ending}\n").label == label
+
+
+def test_a_run_that_leaves_its_lowest_loss_for_good_is_not_healthy():
+    losses = [4 - n / 33 for n in range(84)] + [1.46 + n * 0.1 for n in range(36)]
+    log = "".join(f"step {n} loss {loss:.3f} grad_norm 1.0 lr 3e-4\n" for n, loss in enumerate(losses))
+    found = DIAGNOSER.diagnose(log)
+    assert found.label in ("learning-rate-too-high", "transformer-divergence")
+    assert 80 <= found.first_failure.line <= 90
+
+
+def test_a_run_that_stands_still_for_hours_is_not_healthy():
+    log = "".join(f"2026-05-01 00:{n:02d}:00 step {n} loss {4 - n / 20:.3f}\n" for n in range(30))
+    log += "2026-05-01 06:31:00 dumping all stacks\n"
+    assert DIAGNOSER.diagnose(log).label == "unknown"
+
+
+def test_many_files_are_read_within_one_budget(tmp_path):
+    filler = "2026-01-01 00:00:00 INFO worker: nothing to see in this line at all\n" * 9_000
+    for rank in range(60):
+        (tmp_path / f"rank_{rank}.log").write_text(filler + (OOM if rank == 41 else ""))
+    found = DIAGNOSER.diagnose(tmp_path)
+    assert (found.label, found.first_failure.rank) == ("gpu-out-of-memory", 41)
+    assert found.first_failure.line == 9_004
+
+
+def test_to_dict_is_what_json_reads_back():
+    plain = DIAGNOSER.diagnose(OOM).to_dict()
+    assert json.loads(json.dumps(plain)) == plain
+
+
+def test_a_binary_file_is_refused(tmp_path):
+    program = tmp_path / "python3"
+    program.write_bytes(b"\x7fELF" + bytes(range(256)) * 40 + b"No space left on device\0")
+    with pytest.raises(InputError, match="binary"):
+        DIAGNOSER.diagnose(program)

@@ -6,10 +6,11 @@ import pytest
 
 from conftest import make_entry, make_fingerprint, make_taxonomy
 from trainwreck import excerpting
-from trainwreck.excerpting import BLOCK, EXCERPT_BYTES, excerpt
+from trainwreck.excerpting import BLOCK, excerpt
 from trainwreck.reading.sources import find_sources
 from trainwreck.scanning import Scanner
 
+LIMIT = 2 * 2**20
 SCANNER = Scanner(make_taxonomy(make_entry("a", make_fingerprint("a", "the needle"))))
 FILLER = [
     f"2026-01-01 00:00:00 INFO worker: step {n} done, nothing to see in this line at all\n" for n in range(120_000)
@@ -18,7 +19,7 @@ FILLER = [
 
 def lines_of(path):
     (source,) = find_sources(path)
-    return excerpt(source, SCANNER)
+    return excerpt(source, SCANNER, LIMIT)
 
 
 @pytest.mark.parametrize("where", [0, 3, 41_234, 77_777, 119_999])
@@ -33,7 +34,7 @@ def test_the_needle_is_read_with_its_number_and_its_surroundings(tmp_path, where
     assert [line.number for line in lines if "the needle" in line.text] == [where + 1]
     around = {line.number for line in lines}
     assert {n for n in range(where - 20, where + 20) if 1 <= n <= 120_000} <= around
-    assert sum(len(line.quote) for line in lines) < EXCERPT_BYTES + 2 * BLOCK
+    assert sum(len(line.quote) for line in lines) < LIMIT + 2 * BLOCK
 
 
 def test_every_line_of_an_excerpt_carries_its_own_number(tmp_path):
@@ -63,7 +64,31 @@ def test_a_frequent_literal_does_not_crowd_out_a_rare_one(tmp_path):
     path = tmp_path / "big.log"
     path.write_text("".join(rows))
     (source,) = find_sources(path)
-    assert 60_001 in {line.number for line in excerpt(source, common) if "the needle" in line.text}
+    assert 60_001 in {line.number for line in excerpt(source, common, LIMIT) if "the needle" in line.text}
+
+
+def test_a_short_literal_does_not_hide_the_long_one_that_holds_it(tmp_path):
+    both = Scanner(
+        make_taxonomy(make_entry("a", make_fingerprint("a", "fallen off the bus"), make_fingerprint("a", " off ")))
+    )
+    rows = ["heartbeat: fallen 0, off the grid 0, the bus is ok\n"] * 90_000
+    rows[45_000] = "the GPU has fallen off the bus\n"
+    path = tmp_path / "big.log"
+    path.write_text("".join(rows))
+    (source,) = find_sources(path)
+    assert 45_001 in {line.number for line in excerpt(source, both, LIMIT)}
+
+
+@pytest.mark.parametrize("limit", [0, BLOCK, 4 * BLOCK])
+def test_of_a_small_excerpt_the_end_and_the_first_hit_are_read(tmp_path, limit):
+    rows = list(FILLER)
+    rows[50_000] = "here is the needle\n"
+    path = tmp_path / "big.log"
+    path.write_text("".join(rows))
+    (source,) = find_sources(path)
+    lines = excerpt(source, SCANNER, limit)
+    assert {50_001, len(rows)} <= {line.number for line in lines}
+    assert sum(len(line.quote) + 1 for line in lines) <= max(2 * BLOCK, limit) + 2_000
 
 
 def test_a_literal_across_the_border_of_two_chunks_is_seen(tmp_path):
@@ -92,5 +117,5 @@ def test_progress_is_told_in_bytes(tmp_path):
     path.write_text("".join(FILLER))
     told = []
     (source,) = find_sources(path)
-    excerpt(source, SCANNER, told.append)
+    excerpt(source, SCANNER, LIMIT, told.append)
     assert sum(told) == path.stat().st_size

@@ -119,5 +119,11 @@ def test_a_local_rank_is_a_global_one_on_a_single_host_only():
     assert rank_of([*one, line(2, "y", local_rank=2, host="b")]) is None
 
 
+def test_a_launchers_local_rank_is_no_global_one_where_there_are_several_hosts():
+    said = line(3, "failed (exitcode: -9) local_rank: 3 (pid: 2630) of binary: /usr/bin/python", host="node1")
+    assert rank_of([line(1, "x"), said]) == 3
+    assert rank_of([line(1, "x"), line(2, "y", host="node0"), said]) is None
+
+
 def test_where_nothing_tells_the_rank_there_is_none(as_lines):
     assert rank_of(as_lines("it died")) is None

@@ -27,6 +27,9 @@ JWT = "eyJ" + "hbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0
 WANDB = "0123456789abcdef" + "0123456789abcdef01234567"
 
 SECRETS = [
+    ("DB_PASS=hunter22", "hunter22"),
+    ("CI_JOB_TOKEN=64_ZyxWvUtsRq", "64_ZyxWvUtsRq"),
+    ("npm ERR! npm_" + "aB3dE6gH9j" * 4, "npm_" + "aB3dE6gH9j" * 4),
     (f"OSError: token {HF} is not valid", HF),
     (f"using key\\n{HF}", HF),
     (f"openai.AuthenticationError: Incorrect API key provided: {OPENAI}.", OPENAI),
@@ -95,6 +98,8 @@ def test_secret_is_masked_and_the_rest_stays(line: str, secret: str) -> None:
 
 
 HARMLESS = [
+    "forward_pass: 3 ms, backward_pass=12.3, two_pass: True",
+    "EOS_TOKEN=<|endoftext|> PAD_TOKEN=padding_token_1",
     "ValueError: token ids must be below 32000",
     "AutoTokenizer.from_pretrained(tokenizer=tokenizer2vec_base_v1)",
     "tokens per second: 12",

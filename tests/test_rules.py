@@ -2,6 +2,7 @@
 
 from conftest import make_entry, make_fingerprint, make_taxonomy
 from trainwreck import tracebacks
+from trainwreck.diagnosis import Line
 from trainwreck.metrics.formats import read_series
 from trainwreck.metrics.shape import shape_of
 from trainwreck.ordering import incidents
@@ -23,13 +24,20 @@ TAXONOMY = make_taxonomy(
     make_entry("hang", make_fingerprint("hang", "collective timed out", role="collateral"), family="distributed"),
     make_entry("child", make_fingerprint("child", "child process failed", role="collateral", specific=False), family="distributed"),
     make_entry("lost", make_fingerprint("lost", "fallen off the bus"), family="gpu", layer="hardware"),
-    make_entry("fault", make_fingerprint("fault", "illegal memory access"), family="gpu"),
+    make_entry("fault", make_fingerprint("fault", "illegal memory access"), family="gpu", hardware_can_cause=True),
     make_entry("stop", make_fingerprint("stop", "KeyboardInterrupt"), family="process"),
     make_entry(
         "nan",
         Fingerprint(id="nan/m", label="nan", role="root", specific=True, metrics="nonfinite >= 1", anchor="nonfinite"),
         family="numerics",
     ),
+    make_entry(
+        "flat",
+        Fingerprint(id="flat/m", label="flat", role="root", specific=True, metrics="flat <= 0.001 and reports >= 5"),
+        family="numerics",
+        severity="degraded",
+    ),
+    make_entry("nvcc", make_fingerprint("nvcc", "not found", specific=False), family="environment"),
     make_entry("not-memory", make_fingerprint("oom", "this is only a drill", role="excludes"), family="memory"),
     make_entry("healthy", make_fingerprint("healthy", "job finished", role="confirms", specific=False), family="outcome"),
 )  # fmt: skip
@@ -106,6 +114,40 @@ def test_a_cause_of_its_own_beats_numbers_that_went_wrong_earlier(as_lines):
     assert judge(as_lines(f"{losses(3.1, 2.9, 'nan', 'nan')}\ndevice is out of memory"))[0].label == "oom"
 
 
+def test_progress_of_another_rank_or_file_does_not_bring_back_the_dead():
+    def line(number, text, **fields):
+        return Line(number=number, text=text, quote=text, **fields)
+
+    other_file = [line(1, "device is out of memory", file="job.err")]
+    other_file += [line(n, f"step {n} loss {4 - n / 10} lr 1e-4", file="job.out") for n in range(1, 9)]
+    assert judge(other_file)[0].label == "oom"
+    other_rank = [line(1, "device is out of memory", rank=3, speaker="rank3")]
+    other_rank += [line(n, f"step {n} loss {4 - n / 10} lr 1e-4", rank=0, speaker="rank0") for n in range(2, 9)]
+    assert judge(other_rank)[0].label == "oom"
+
+
+def test_a_failure_that_the_run_left_behind_is_not_blamed_for_a_later_one(as_lines):
+    text = f"{losses(3.1, 2.9)}\nsizes do not match\n{losses(2.8, 2.7, 2.6, start=100)}\ndevice is out of memory"
+    (verdict,) = judge(as_lines(text))
+    assert (verdict.label, verdict.rule) == ("oom", "specific")
+
+
+def test_failing_hardware_is_not_left_behind(as_lines):
+    text = f"{losses(3.1, 2.9)}\nGPU has fallen off the bus\n{losses(2.8, 2.7, 2.6, start=100)}\nillegal memory access"
+    assert judge(as_lines(text))[0].label == "lost"
+
+
+def test_a_curve_that_is_merely_bad_ends_no_run(as_lines):
+    flat = losses(*(["2.3026"] * 12))
+    assert judge(as_lines(flat))[0].label == "flat"
+    assert judge(as_lines(f"{flat}\nValueError: bad thing"))[0].label == "value"
+
+
+def test_among_generic_signs_an_exception_comes_before_a_line_outside_any(as_lines):
+    text = 'sh: nvcc: not found\nTraceback (most recent call last):\n  File "a.py", line 1, in f\nValueError: bad thing'
+    assert judge(as_lines(text))[0].label == "value"
+
+
 def test_an_exception_that_nothing_knows_is_unknown_and_not_healthy(as_lines):
     text = f'{losses(3.1, 2.9)}\nTraceback (most recent call last):\n  File "a.py", line 1, in f\nStrangeError: oh'
     (verdict,) = judge(as_lines(text))
@@ -119,8 +161,6 @@ def test_text_that_no_job_prints_is_unknown_and_not_healthy(as_lines):
 
 
 def test_failures_of_other_processes_are_listed_after_the_answer():
-    from trainwreck.diagnosis import Line
-
     lines = [
         Line(number=1, text="device is out of memory", quote="", rank=0, speaker="rank0"),
         Line(number=2, text="sizes do not match", quote="", rank=1, speaker="rank1"),

@@ -33,6 +33,11 @@ def test_case_is_ignored_only_where_the_pattern_says_so(as_lines):
     assert [h.index for h in scan(lines, make_fingerprint("a", "(?i)the needle"))] == [0, 1]
 
 
+def test_a_line_that_announces_another_try_names_no_mechanism_for_certain(as_lines):
+    lines = as_lines("the needle, retrying in 2 s\nthe needle (attempt 1 of 5)\nthe needle: max retries exceeded")
+    assert [h.specific for h in scan(lines, make_fingerprint("a", "the needle"))] == [False, False, True]
+
+
 def test_unless_and_when_narrow_a_pattern(as_lines):
     lines = as_lines("wanted 8, free 4\nwanted 8, free 40\nwanted 9, free 1 (retrying)")
     fingerprint = make_fingerprint(

@@ -37,8 +37,11 @@ def load_bundle(folder: Path | None = None) -> Bundle:
     """
     folder = DEFAULT if folder is None else folder
     manifest = _json(folder / "manifest.json")
-    for name, digest in manifest.get("files", {}).items():
-        if Path(name).name != name:
+    files = manifest.get("files")
+    if not isinstance(files, dict) or not {"config.json", "taxonomy.json"} <= files.keys():
+        raise BundleError(f"{folder}/manifest.json: names no config.json or no taxonomy.json. Build the bundle again.")
+    for name, digest in files.items():
+        if Path(name).name != name or "\0" in name:
             raise BundleError(f"{folder}/manifest.json: {name!r} is not a plain file name")
         if _sha256(folder / name) != digest:
             raise BundleError(
@@ -49,11 +52,15 @@ def load_bundle(folder: Path | None = None) -> Bundle:
         raise BundleError(
             f"{folder}/config.json: bundle format {config.get('format')}, this version of trainwreck reads {FORMAT}"
         )
+    try:
+        precision = {str(rule): min(1.0, max(0.0, float(value))) for rule, value in config.get("precision", {}).items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise BundleError(f"{folder}/config.json: precision must name a number for each rule ({error})") from error
     return Bundle(
         name=str(config.get("name", folder.name)),
         digest=_sha256(folder / "manifest.json"),
         taxonomy=load(folder / "taxonomy.json"),
-        precision={str(rule): float(value) for rule, value in config.get("precision", {}).items()},
+        precision=precision,
     )
 
 
@@ -65,6 +72,8 @@ def write_manifest(folder: Path) -> None:
 
 
 def _sha256(path: Path) -> str:
+    if path.exists() and not path.is_file():
+        raise BundleError(f"{path}: is not a file")
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
@@ -80,7 +89,7 @@ def _json(path: Path) -> dict[str, Any]:
         raise BundleError(
             f"{path}: {error.strerror}. A bundle is a folder that `trainwreck taxonomy build` made."
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BundleError(f"{path}: damaged ({error}). Install or build the bundle again.") from error
     if not isinstance(data, dict):
         raise BundleError(f"{path}: damaged (not a JSON object). Install or build the bundle again.")

@@ -35,19 +35,27 @@ class _MissingError(Exception):
     """A name has no value: the comparison that needs it is false."""
 
 
+LONGEST = 4_000
+"""Characters of an expression: those that people write are a tenth of it."""
+
+
 @lru_cache(maxsize=1024)
 def _parse(expression: str) -> ast.expr:
+    if len(expression) > LONGEST:
+        raise TaxonomyError(f"condition {expression[:60]!r}... is longer than {LONGEST:,} characters")
     try:
         tree = ast.parse(expression.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError) as error:
-        raise TaxonomyError(f"condition {expression!r} is not an expression: {error}") from error
+        raise TaxonomyError(f"condition {expression[:200]!r} is not an expression: {error}") from error
     allowed = (ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.Compare, ast.BinOp, ast.Name, ast.Load)
     for node in ast.walk(tree):
         if isinstance(node, (*allowed, *_COMPARE, *_CALCULATE)):
             continue
         if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
             continue
-        raise TaxonomyError(f"condition {expression!r} may hold numbers, names, + - * /, comparisons, and/or/not only")
+        raise TaxonomyError(
+            f"condition {expression[:200]!r} may hold numbers, names, + - * /, comparisons, and/or/not only"
+        )
     return tree
 
 
@@ -78,7 +86,7 @@ def calculate(expression: str, values: Mapping[str, Any]) -> Any:
 def _evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
     match node:
         case ast.Constant():
-            return node.value
+            return float(node.value)  # type: ignore[arg-type]  # _parse lets no other constant through; int could grow for ever
         case ast.Name():
             value = values.get(node.id)
             if value is None:
@@ -109,5 +117,5 @@ def _evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
 def _truth(node: ast.expr, values: Mapping[str, Any]) -> bool:
     try:
         return bool(_evaluate(node, values))
-    except (_MissingError, ZeroDivisionError, TypeError):
+    except (_MissingError, ZeroDivisionError, TypeError, OverflowError):
         return False

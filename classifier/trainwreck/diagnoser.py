@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from trainwreck import collectives, tracebacks
 from trainwreck.bundle import Bundle, load_bundle
-from trainwreck.diagnosis import Diagnosis, Evidence, ExceptionRecord, FirstFailure, Fix, Line, Role
+from trainwreck.diagnosis import Diagnosis, Evidence, ExceptionRecord, FirstFailure, Fix, Hit, Line, Role
+from trainwreck.errors import InputError, InputWarning
 from trainwreck.excerpting import excerpt
 from trainwreck.facts import fill
 from trainwreck.metrics.formats import read_series
@@ -23,7 +25,11 @@ from trainwreck.scanning import Scanner, numeric_hits
 __all__ = ["Diagnoser"]
 
 READ_WHOLE_BYTES = 2 * 2**20
-"""Sources up to this size are read line by line; larger ones by excerpt."""
+"""Sources up to this size are read line by line; larger ones by excerpt, of at most this size."""
+JOB_BYTES = 16 * 2**20
+"""What is read of all files of a job together; with many files each is read by a smaller excerpt."""
+LEAST_BYTES = 32 * 2**10
+"""What is read of a file however many there are."""
 EVIDENCE_LINES = 6
 COLLATERAL_LINES = 10
 QUOTE_CHARACTERS = 600
@@ -47,7 +53,8 @@ class Diagnoser:
     def diagnose(self, log: Target) -> Diagnosis:
         """Return what failed first. `str` and `bytes` are log text; a `Path` is a file or a folder; several paths are one job.
 
-        Raises InputError when a path cannot be read and UsageError when a one-line `str` names an existing file.
+        Raises InputError when no path can be read and UsageError when a one-line `str` names an existing file; warns with InputWarning
+        of a file among several that cannot be read.
         """
         return self.diagnose_all(log)[0]
 
@@ -69,8 +76,16 @@ class Diagnoser:
         `advance` is called with a number of bytes whenever that much more of a large source was read.
         """
         lines: list[Line] = []
-        for source in find_sources(log):
-            lines += self._read(source, advance)
+        sources = find_sources(log)
+        share = min(READ_WHOLE_BYTES, max(LEAST_BYTES, JOB_BYTES // max(len(sources), 1)))
+        for number, source in enumerate(sources):
+            try:
+                lines += self._read(source, share, advance)
+            except InputError as error:
+                # One damaged file must not cost the answer that the others give.
+                if number == len(sources) - 1 and not lines:
+                    raise
+                warnings.warn(f"{error}; it is left out", InputWarning, stacklevel=2)
         records = tracebacks.parse(lines)
         shape = shape_of(read_series(lines), lines)
         hits = [
@@ -83,10 +98,10 @@ class Diagnoser:
         )
         return [self._diagnosis(verdict, lines, records, shape) for verdict in verdicts]
 
-    def _read(self, source: Source, advance: Callable[[int], None] | None) -> list[Line]:
-        data = source.read(READ_WHOLE_BYTES + 1)
-        if len(data) > READ_WHOLE_BYTES:
-            return excerpt(source, self._scanner, advance)
+    def _read(self, source: Source, share: int, advance: Callable[[int], None] | None) -> list[Line]:
+        data = source.read(share + 1)
+        if len(data) > share:
+            return excerpt(source, self._scanner, share, advance)
         return read_lines(data, file=source.name, rank=source.rank, local_rank=source.local_rank, host=source.host)
 
     def _diagnosis(
@@ -99,7 +114,7 @@ class Diagnoser:
         entry = self.taxonomy[verdict.label]
         mask: Callable[[str], str] = redact if self._redact else str
         facts: dict[str, Any] = {}
-        for hit in ([verdict.hit] if verdict.hit else []) + list(verdict.supporting):
+        for hit in _of_one_process(verdict, lines):
             for name, value in hit.facts:
                 facts.setdefault(name, mask(value) if isinstance(value, str) else value)
         fingerprint = self.taxonomy.by_fingerprint[verdict.hit.fingerprint] if verdict.hit else None
@@ -116,7 +131,7 @@ class Diagnoser:
             confidence=verdict.confidence,
             source=verdict.source,
             alternatives=verdict.alternatives,
-            first_failure=_first_failure(verdict, lines, mask),
+            first_failure=_first_failure(verdict, lines, records, bool(content.get("whole_job")), mask),
             evidence=_evidence(verdict, lines, records, shape, mask),
             collateral=_quotes([(hit.index, "collateral") for hit in verdict.echoes], lines, mask)[:COLLATERAL_LINES],
             exception=_exception(verdict, records, mask),
@@ -124,8 +139,8 @@ class Diagnoser:
             facts=facts,
             metrics=dict(shape.summary),
             retry=(fingerprint and fingerprint.retry) or entry.retry,  # type: ignore[arg-type]
-            retry_reason=content.get("retry_reason", ""),
-            entry=dict(content),
+            retry_reason=(fingerprint and fingerprint.retry_reason) or content.get("retry_reason", ""),
+            entry={**content, "owner": (fingerprint and fingerprint.owner) or entry.owner},
             fix=Fix(**{name: fill(text, told) for name, text in content.get("fix", {}).items()}),
             confirm=tuple(fill(step, told) for step in content.get("confirm", ())),
             verify=fill(content.get("verify", ""), told),
@@ -139,6 +154,19 @@ class Diagnoser:
             bundle={"name": self.bundle.name, "digest": self.bundle.digest},
             taxonomy_version=self.taxonomy.version,
         )
+
+
+def _of_one_process(verdict: Verdict, lines: Sequence[Line]) -> list[Hit]:
+    """The hits that speak for the answer from the process in which it failed, the deciding one first: ranks' numbers do not mix."""
+    if verdict.hit is None:
+        return list(verdict.supporting)
+    here = lines[verdict.hit.index]
+    same = [
+        hit
+        for hit in verdict.supporting
+        if (lines[hit.index].file, lines[hit.index].speaker) == (here.file, here.speaker)
+    ]
+    return [verdict.hit, *same]
 
 
 def _quote(line: Line, mask: Callable[[str], str]) -> str:
@@ -199,16 +227,27 @@ def _own_code(record: ExceptionRecord, lines: Sequence[Line]) -> int | None:
     return None
 
 
-def _first_failure(verdict: Verdict, lines: Sequence[Line], mask: Callable[[str], str]) -> FirstFailure | None:
+def _first_failure(
+    verdict: Verdict,
+    lines: Sequence[Line],
+    records: Sequence[ExceptionRecord],
+    whole_job: bool,
+    mask: Callable[[str], str],
+) -> FirstFailure | None:
     if verdict.index is None:
         return None
     line = lines[verdict.index]
-    time = verdict.incident.time if verdict.incident else line.time
+    # The time of the failure, not of whatever its process said last: none where neither line nor traceback has one.
+    time = line.time
+    for number in verdict.incident.records if verdict.incident and time is None else ():
+        time = time or next((lines[index].time for index in records[number].members if lines[index].time), None)
     return FirstFailure(
         file=line.file,
         line=line.number,
-        rank=failing_rank(lines, verdict.incident, verdict.index, verdict.hit, verdict.supporting),
-        host=line.host,
+        rank=failing_rank(
+            lines, verdict.incident, verdict.index, verdict.hit, verdict.supporting, of_a_rank=not whole_job
+        ),
+        host=line.host and mask(line.host),
         time=time.isoformat() if time and dated(time) else None,
         text=_quote(line, mask),
     )
@@ -222,14 +261,19 @@ def _exception(
     chain = [records[number] for number in verdict.incident.records]
     record = records[verdict.hit.exception] if verdict.hit and verdict.hit.exception is not None else chain[0]
     return {
-        "type": record.type,
+        "type": mask(record.type),
         "message": mask(record.message)[:4_000],
         "frames": [
-            {"file": mask(f.file), "line": f.line, "function": f.function, "code": f.code and mask(f.code)}
+            {
+                "file": mask(f.file),
+                "line": f.line,
+                "function": f.function and mask(f.function),
+                "code": f.code and mask(f.code),
+            }
             for f in record.frames[-50:]
         ],
         "chain": [
-            {"type": other.type, "message": mask(other.message)[:1_000], "link": other.link}
+            {"type": mask(other.type), "message": mask(other.message)[:1_000], "link": other.link}
             for other in chain
             if other is not record
         ],

@@ -186,4 +186,12 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists and scalars, ready for `json.dumps`."""
-        return asdict(self)
+        plain: dict[str, Any] = _lists(asdict(self))
+        return plain
+
+
+def _lists(value: Any) -> Any:
+    """Tuples as lists: what JSON reads back is then equal to what was written."""
+    if isinstance(value, dict):
+        return {key: _lists(item) for key, item in value.items()}
+    return [_lists(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BundleError", "InputError", "TaxonomyError", "TrainwreckError", "UsageError"]
+__all__ = ["BundleError", "InputError", "InputWarning", "TaxonomyError", "TrainwreckError", "UsageError"]
 
 
 class TrainwreckError(Exception):
@@ -11,6 +11,10 @@ class TrainwreckError(Exception):
 
 class InputError(TrainwreckError):
     """A log cannot be read: missing, unreadable, broken archive, or not a regular file."""
+
+
+class InputWarning(UserWarning):
+    """A part of a job's logs cannot be read; the answer rests on the rest."""
 
 
 class UsageError(TrainwreckError, ValueError):

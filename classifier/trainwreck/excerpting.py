@@ -2,7 +2,7 @@
 
 The first pass notes in which blocks the literals of fingerprints and exception heads stand, and counts line ends; the second reads
 those blocks, their neighbours, the head, the tail and a stride through the rest (for the metric series). Memory does not grow with
-the file: 16 bytes a block, and an excerpt of at most `EXCERPT_BYTES`.
+the file but for a few bytes a block.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from trainwreck.reading.sources import Source
 from trainwreck.reading.text import read_lines
 from trainwreck.scanning import Scanner
 
-__all__ = ["EXCERPT_BYTES", "excerpt"]
+__all__ = ["excerpt"]
 
 BLOCK = 16 * 1024
 CHUNK = 512 * BLOCK
-EXCERPT_BYTES = 2 * 2**20
 OCCURRENCES = 8
 """Of each literal, this many first and this many last occurrences count: the first failure and the final words."""
-HEAD_BLOCKS, TAIL_BLOCKS, STRIDE_BLOCKS = 8, 24, 48
+HEAD, TAIL, STRIDE = 1 / 16, 3 / 16, 6 / 16
+"""Shares of an excerpt for the head, the tail and the stride; the rest is for what was found."""
 LONGEST_LINE_END = 8 * BLOCK
 
 # How any language announces a failure, whatever it is; what it was is the taxonomy's business.
@@ -46,8 +46,8 @@ _HEADS = (
 )
 
 
-def excerpt(source: Source, scanner: Scanner, advance: Callable[[int], None] | None = None) -> list[Line]:
-    """Return the lines of `source` that matter, numbered as in the whole; at most about `EXCERPT_BYTES` of them.
+def excerpt(source: Source, scanner: Scanner, limit: int, advance: Callable[[int], None] | None = None) -> list[Line]:
+    """Return the lines of `source` that matter, numbered as in the whole; about `limit` bytes of them, two blocks at least.
 
     `advance` is called with the number of bytes done after each chunk. Raises InputError when the source cannot be read.
     """
@@ -55,7 +55,7 @@ def excerpt(source: Source, scanner: Scanner, advance: Callable[[int], None] | N
     lines: list[Line] = []
     with _open(source) as stream:
         position = 0
-        for first, last in _runs(_choose(marks)):
+        for first, last in _runs(_choose(marks, max(2, limit // BLOCK))):
             start = first * BLOCK
             position = _skip_to(stream, position, max(0, start - 1))
             data = _read_exactly(stream, (last + 1) * BLOCK - position)
@@ -103,7 +103,8 @@ def _survey(source: Source, scanner: Scanner, advance: Callable[[int], None] | N
     with _open(source) as stream:
         while chunk := _read_exactly(stream, CHUNK):
             # The tail of the chunk before is scanned again so that a literal across the border is seen.
-            for literal, start, _ in automaton.find_matches_as_indexes((tail + chunk).lower(), overlapping=False):
+            # Overlapping: a short literal must not hide the long one that it stands in.
+            for literal, start, _ in automaton.find_matches_as_indexes((tail + chunk).lower(), overlapping=True):
                 where = block + max(0, start - len(tail)) // BLOCK
                 if len(marks.first[literal]) < OCCURRENCES:
                     marks.first[literal].append(where)
@@ -119,9 +120,9 @@ def _survey(source: Source, scanner: Scanner, advance: Callable[[int], None] | N
     return marks
 
 
-def _choose(marks: _Marks) -> list[int]:
+def _choose(marks: _Marks, budget: int) -> list[int]:
+    """The blocks to read, at most `budget`: of few the end and the first hits matter most."""
     total = len(marks.lines_before)
-    budget = EXCERPT_BYTES // BLOCK
     chosen: set[int] = set()
 
     def add(blocks: Iterator[int] | range) -> None:
@@ -129,9 +130,10 @@ def _choose(marks: _Marks) -> list[int]:
             if len(chosen) < budget and 0 <= block < total:
                 chosen.add(block)
 
-    add(range(HEAD_BLOCKS))
-    add(range(total - TAIL_BLOCKS, total))
-    add(range(0, total, max(1, total // STRIDE_BLOCKS)))
+    add(range(total - max(1, int(budget * TAIL)), total))
+    add(range(int(budget * HEAD)))
+    if stride := int(budget * STRIDE):
+        add(range(0, total, max(1, total // stride)))
     # In rounds, so that a literal that stands everywhere cannot use up what rare ones need.
     rounds = [
         [where for found in source if len(found) > turn for where in [found[turn] if forwards else found[-1 - turn]]]

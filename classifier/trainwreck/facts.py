@@ -46,6 +46,8 @@ def typed(name: str, text: str) -> Any:
         lowered = text.lower().lstrip("+-")
         return float(text) if name.endswith("_float") and lowered in ("inf", "nan", "infinity") else None
     number, unit = float(match[1].replace(",", "")), match[2].lower()
+    if not abs(number) < 1e18:
+        return None  # no size, time or count; "1e999" and 400 digits must not become an int that cannot be made
     if name.endswith("_bytes"):
         scale = _BYTES.get(unit) or _BYTES.get(unit.removesuffix("b").removesuffix("i"))
         return int(number * scale) if scale else None
@@ -56,8 +58,7 @@ def typed(name: str, text: str) -> Any:
         return number * scale_s
     if name.endswith("_float"):
         return number
-    # A name that is no number of ours ("1e999") must not become an int that cannot be made.
-    return int(number) if abs(number) < 1e18 else None
+    return int(number)
 
 
 def show(name: str, value: Any) -> str:
@@ -71,7 +72,7 @@ def show(name: str, value: Any) -> str:
     if name.endswith("_seconds") and isinstance(value, (int, float)):
         if value < 120:
             return f"{value:g} s"
-        return f"{value / 60:g} min" if value < 7200 else f"{value / 3600:.3g} h"
+        return f"{value / 60:.4g} min" if value < 7200 else f"{value / 3600:.3g} h"
     if isinstance(value, float):
         return f"{value:.4g}"
     return str(value)

@@ -96,18 +96,28 @@ def dated(time: datetime) -> bool:
 
 
 def failing_rank(
-    lines: Sequence[Line], incident: Incident | None, index: int, hit: Hit | None, supporting: Sequence[Hit]
+    lines: Sequence[Line],
+    incident: Incident | None,
+    index: int,
+    hit: Hit | None,
+    supporting: Sequence[Hit],
+    of_a_rank: bool = True,
 ) -> int | None:
     """Return the global rank of the process in which the failure at line `index` happened, or None.
 
     In order of trust: what the deciding message says (the fact `failing_rank`: a barrier names the rank that did not come); the prefix of
     the line; other lines of the same incident and of the same class; what a launcher says of its children; the rank that speaks next
     after a line without a prefix (a kernel's assertion, the system's log); the only rank in the log; the local rank, where the log shows
-    one host only.
+    one host only. What happens to a job as a whole (`of_a_rank` false: a time limit, a preemption) has no rank but one that is told.
+    Of an echo the launcher knows more than the rank that heard it: that one is the victim.
     """
     here = lines[index]
     if (named := _told(hit)) is not None:
         return named
+    one_host = len({line.host for line in lines if line.host}) <= 1
+    launcher = _launcher_names(lines, one_host)
+    if hit and hit.role == "collateral" and launcher is not None:
+        return launcher
     if here.rank is not None:
         return here.rank
     for other in (*(incident.hits if incident else ()), *supporting):
@@ -116,15 +126,16 @@ def failing_rank(
     for other in supporting:
         if (named := _told(other)) is not None:
             return named
-    if (named := _launcher_names(lines)) is not None:
-        return named
+    if launcher is not None:
+        return launcher
+    if not of_a_rank:
+        return None
     for line in lines[index + 1 : index + 1 + AFTER_LINES]:
         if line.rank is not None and line.file == here.file:
             return line.rank
     ranks = {line.rank for line in lines if line.rank is not None}
     if len(ranks) == 1:
         return ranks.pop()
-    one_host = len({line.host for line in lines if line.host}) <= 1
     return here.local_rank if one_host else None
 
 
@@ -137,21 +148,24 @@ def _told(hit: Hit | None) -> int | None:
 
 _ROOT_CAUSE = "Root Cause (first observed failure)"
 _SUMMARY_RANK = re.compile(r"\s*rank\s*:\s*(\d{1,6})\b")
-_CHILD = (
-    # What each launcher says of the child that it saw die. Wordings: torch/distributed/elastic, deepspeed/launcher/launch.py,
-    # torch/multiprocessing/spawn.py, paddle/distributed/launch, slurm src/srun, openmpi orterun, jax/_src/distributed.py.
+# What each launcher says of the child that it saw die; the first group is its rank. Wordings: torch/distributed/elastic,
+# deepspeed/launcher/launch.py, torch/multiprocessing/spawn.py (local ranks); paddle/distributed/launch, slurm src/srun,
+# openmpi orterun, jax/_src/distributed.py (global ones).
+_LOCAL_CHILD = (
     re.compile(r"\(exitcode: -?\d+\) local_rank: (\d{1,6})\b"),
     re.compile(r"--local[_-]rank=(\d{1,6})'.{0,4000}exits with return code"),
-    re.compile(r"-- Process (\d{1,6}) terminated with"),
+    re.compile(r"[Pp]rocess (\d{1,6}) terminated with"),
+)
+_GLOBAL_CHILD = (
     re.compile(r"Container rank (\d{1,6}) status failed"),
     re.compile(r"(?:srun: )?error: \S{1,200}: tasks? (\d{1,6})(?:[,-][\d,-]{1,80})?: (?!Terminated)[A-Z]"),
     re.compile(r"Process name: \[\[\d{1,9},\d{1,9}\],(\d{1,6})\]"),
     re.compile(r"^/job:\w{1,40}/(?:replica:\d{1,6}/)?task:(\d{1,6})\b"),
 )
-_CHILD_WORDS = ("exitcode", "return code", "-- Process", "Container rank", "error: ", "Process name", "/job:")
+_CHILD_WORDS = ("exitcode", "return code", "rocess ", "Container rank", "error: ", "Process name", "/job:")
 
 
-def _launcher_names(lines: Sequence[Line]) -> int | None:
+def _launcher_names(lines: Sequence[Line], one_host: bool) -> int | None:
     child: int | None = None
     for index in range(len(lines) - 1, -1, -1):
         text = lines[index].text
@@ -160,7 +174,7 @@ def _launcher_names(lines: Sequence[Line]) -> int | None:
                 if match := _SUMMARY_RANK.match(line.text):
                     return int(match[1])
         elif any(word in text for word in _CHILD_WORDS):
-            for pattern in _CHILD:
+            for pattern in _GLOBAL_CHILD + _LOCAL_CHILD if one_host else _GLOBAL_CHILD:
                 if match := pattern.search(text[:8_000]):
                     child = int(match[1])  # the earliest of them stays: it was seen to die first
     return child

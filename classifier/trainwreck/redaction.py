@@ -28,6 +28,9 @@ _TOKENS: tuple[tuple[str, re.Pattern[str], str], ...] = (
     ("wandb_v", re.compile(r"wandb_v\d_[A-Za-z0-9_]{20,255}"), "wandb api key"),
     ("gsk_", re.compile(r"gsk_[A-Za-z0-9]{40,}"), "api key"),
     ("dapi", re.compile(r"(?<![A-Za-z0-9])dapi[0-9a-f]{32}(?![A-Za-z0-9])"), "databricks token"),
+    ("npm_", re.compile(r"npm_[A-Za-z0-9]{30,}"), "npm token"),
+    ("dckr_pat_", re.compile(r"dckr_pat_[A-Za-z0-9_-]{20,255}"), "docker token"),
+    ("r8_", re.compile(r"(?<![A-Za-z0-9])r8_[A-Za-z0-9]{30,}"), "replicate token"),
     ("pypi-", re.compile(r"pypi-AgE[A-Za-z0-9_-]{40,1024}"), "pypi token"),
     ("_live_", re.compile(r"(?<![A-Za-z0-9])[sr]k_live_[A-Za-z0-9]{16,}"), "api key"),
     ("A", re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA|AROA|AIDA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])"), "aws key id"),
@@ -78,7 +81,7 @@ _NOT_A_PERSON = frozenset(("git", "hg", "svn", "ssh", "root", "ubuntu", "ec2-use
 
 # A name that announces a secret, and what stands before its value: `=`, `:`, `--flag value`, `'--flag', 'value'`.
 _NAMED = re.compile(
-    r"(password|passwd|passphrase|passcode|pwd|secret|api[_ -]?key|access[_-]?key(?:[_-]?id)?|secret[_-]?key"
+    r"(password|(?<=_)pass|passwd|passphrase|passcode|pwd|secret|api[_ -]?key|access[_-]?key(?:[_-]?id)?|secret[_-]?key"
     r"|account[_-]?key|private[_-]?key|shared[_-]?access[_-]?signature|(?:encryption|signing|license|service)[_-]?key|token)"
     r"(\\{0,3}[\"']?\]?\s{0,3}(?:=>|[=:])\s{0,3}|\\{0,3}[\"'],\s{0,3}(?=\\{0,3}[\"'])|[ \t]{1,3})",
     re.IGNORECASE,
@@ -224,11 +227,19 @@ def _secret_kind(text: str, head: re.Match[str], owner: str, value: str, end: in
         return ""
     if name == "token":
         parts = [part for part in re.split(r"[_.-]", owner.lower()) if part]
-        strong = bool(parts) and parts[-1] in _TOKEN_OWNERS
+        # CI_JOB_TOKEN=...: a variable of the environment whose name ends so holds one.
+        variable = (
+            owner.isupper()
+            and separator.strip() == "="
+            and not {"PAD", "EOS", "BOS", "UNK", "MASK"} & set(owner.split("_"))
+        )
+        strong = variable or (bool(parts) and parts[-1] in _TOKEN_OWNERS)
         return "token" if (strong and len(value) >= 8 and not value.isdigit()) or _secretive(value) else ""
     if name == "secret":
         return "secret" if len(value) >= 6 or quoted else ""
-    if name in ("password", "passwd", "passphrase", "passcode", "pwd"):
+    if name == "pass" and not owner.isupper():
+        return ""  # forward_pass: 3 ms
+    if name in ("password", "pass", "passwd", "passphrase", "passcode", "pwd"):
         # `pwd` is also the working directory.
         return "" if name == "pwd" and ("/" in value or "\\" in value) else "password"
     return "api key" if name == "apikey" else "key" if len(value) >= 6 else ""

@@ -3,17 +3,19 @@
 The rules know roles, strength and order, never names: which wording means which class stands in the taxonomy.
 
 1. A root that names its mechanism (`specific`) beats one that does not, wherever they stand; both beat an echo (`collateral`).
-2. Hardware evidence beats what a hardware fault looks like from software. Otherwise the earliest in causal order wins.
+2. Hardware evidence beats what its entry says a hardware fault can look like. Otherwise the earliest in causal order wins.
 3. In one chain of exceptions the innermost named mechanism wins; on one line the narrower claim does.
-4. A failure followed by progress to the end of the log was survived: it is not this run's failure.
+4. A failure after which the same process reported progress, to the end of the log or up to a later failure, was survived: it is not
+   this run's failure. Evidence of failing hardware is not forgotten so.
 5. A run whose numbers went wrong before a person or the scheduler ended it, or before the program's own check stopped it, failed by
-   its numbers.
+   its numbers. A curve that is merely bad (a plateau, overfitting) ends no run: whatever did comes first.
+6. Among generic signs, an exception comes before a line outside any.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from trainwreck.diagnosis import ExceptionRecord, Hit, Line, UnknownBecause
@@ -35,10 +37,16 @@ RULES = (
 """What decided. The bundle holds the measured precision of each."""
 
 PROGRESS_REPORTS = 2
-"""Reports of the training loss after a failure that show it was survived."""
+"""Reports of progress after a failure that show it was survived."""
+UNSURE_REPORTS = 6
+"""The same, where it is not certain that it is the failed rank which reports."""
+ECHO = 1
+"""Greatest strength of what others say of a failure."""
+ENOUGH_REPORTS = 4
+"""Reports of the training loss that make a curve."""
+NAMED, GENERIC = 3, 2
+"""Strength of a named mechanism, and of a generic sign."""
 HEALTHY = "healthy"
-SYMPTOMS_OF_HARDWARE = ("gpu", "distributed", "process")
-"""Families whose failures a hardware fault can cause; a full memory or a wrong shape it cannot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +58,16 @@ class Claim:
     place: int
     """Position of the incident in causal order."""
 
+    fatal: bool
+    """Whether the class ends runs, as its entry says."""
+
     @property
     def strength(self) -> int:
+        """3 for a named mechanism, 2 for a generic sign, 1 and 0 for echoes; numbers that end no run are no more than an echo."""
+        if self.hit.label == HEALTHY:
+            return -1
+        if self.hit.by == "metrics" and not self.fatal:
+            return int(self.hit.specific)
         return (2 if self.hit.role == "root" else 0) + self.hit.specific
 
 
@@ -73,7 +89,7 @@ class Verdict:
     runner_up: str | None = None
     runner_up_lost_because: str = ""
     supporting: tuple[Hit, ...] = ()
-    echoes: tuple[Hit, ...] = field(default=())
+    echoes: tuple[Hit, ...] = ()
 
 
 def decide(
@@ -87,26 +103,29 @@ def decide(
 ) -> list[Verdict]:
     """Return the answer first, then other failures that it does not explain (named mechanisms of other processes), by causal order."""
     excluded = {hit.label for hit in hits if hit.role == "excludes"}
-    progress = _progress(hits, shape)
+    run = _Run(lines, records, hits, found, shape, taxonomy)
     claims: list[Claim] = []
     survived = 0
     for place, incident in enumerate(found):
         own = [h for h in incident.hits if h.role in ("root", "collateral") and h.label not in excluded]
-        if own and _survived(incident, records, progress):
+        if own and run.survived(incident):
             survived += 1
             continue
-        claims += (Claim(hit, incident, place) for hit in own)
+        claims += (Claim(hit, incident, place, _fatal(taxonomy, hit.label)) for hit in own)
     ranked = sorted(_best_of_each(claims), key=lambda claim: _precedence(claim, taxonomy, shape))
     ranked = _hardware_first(ranked, taxonomy)
-    if not ranked:
-        return [_without_claims(lines, records, hits, found, shape, progress, precision, survived)]
+    if not ranked or ranked[0].hit.label == HEALTHY:
+        return [_without_claims(run, hits, precision, survived)]
+    untold = [i for i in run.unexplained() if i.index < ranked[0].hit.index] if ranked[0].strength <= ECHO else []
+    if untold:
+        # The failure's own words are there, though no fingerprint knows them: what others said of it later is no better.
+        return [_unknown(untold[0], "not_covered", "there is a failure that no fingerprint knows", ranked, precision)]
     verdict = _verdict(ranked[0], ranked, taxonomy, hits, found, precision)
-    others = [
-        _verdict(claim, ranked, taxonomy, hits, found, precision)
-        for claim in ranked[1:]
-        if claim.strength == 3 and claim.hit.label != verdict.label and _another_process(claim, ranked[0], lines)
-    ]
-    return [verdict, *_first_of_each_label(others)]
+    others: dict[str, Claim] = {}
+    for claim in ranked[1:]:
+        if claim.strength == NAMED and claim.hit.label != verdict.label and _another_process(claim, ranked[0], lines):
+            others.setdefault(claim.hit.label, claim)
+    return [verdict, *(_verdict(claim, ranked, taxonomy, hits, found, precision) for claim in others.values())]
 
 
 def _best_of_each(claims: Sequence[Claim]) -> list[Claim]:
@@ -123,12 +142,13 @@ def _narrowness(claim: Claim) -> tuple[int, int, int]:
     return (claim.strength, claim.hit.conditions, claim.hit.end - claim.hit.start)
 
 
-def _precedence(claim: Claim, taxonomy: Taxonomy, shape: Shape) -> tuple[int, int, int, int, int, int]:
+def _precedence(claim: Claim, taxonomy: Taxonomy, shape: Shape) -> tuple[int, int, bool, int, int, int, int]:
     chain = claim.incident.records
     depth = chain.index(claim.hit.exception) if claim.hit.exception in chain else 0
     return (
         -claim.strength,
         _after_the_numbers(claim, taxonomy, shape),
+        claim.strength == GENERIC and not chain,
         claim.place,
         depth,
         -claim.hit.conditions,
@@ -138,35 +158,88 @@ def _precedence(claim: Claim, taxonomy: Taxonomy, shape: Shape) -> tuple[int, in
 
 def _hardware_first(ranked: list[Claim], taxonomy: Taxonomy) -> list[Claim]:
     """Put named hardware evidence before what a hardware fault looks like from software, wherever in the log each stands."""
-    if not ranked or taxonomy.entries[ranked[0].hit.label].family not in SYMPTOMS_OF_HARDWARE:
+    if not ranked or not taxonomy.entries[ranked[0].hit.label].content.get("hardware_can_cause"):
         return ranked
-    hardware = [c for c in ranked if c.strength == 3 and taxonomy.entries[c.hit.label].layer == "hardware"]
-    return hardware + [c for c in ranked if c not in hardware]
+
+    def is_hardware(claim: Claim) -> bool:
+        return claim.strength == NAMED and taxonomy.entries[claim.hit.label].layer == "hardware"
+
+    return sorted(ranked, key=lambda claim: not is_hardware(claim))  # stable: within both the order stays
 
 
 def _after_the_numbers(claim: Claim, taxonomy: Taxonomy, shape: Shape) -> int:
     """Order numbers against text (rule 5): 0 for text with a cause of its own, 1 for numbers, 2 for what follows from them."""
     entry = taxonomy.entries[claim.hit.label]
     if claim.hit.by == "metrics":
-        return 1 if entry.content.get("severity") == "fatal" else 3
+        return 1
     if entry.family in ("python", "process") and shape.features.get("nonfinite"):
         return 2
     return 0
 
 
-def _progress(hits: Sequence[Hit], shape: Shape) -> list[int]:
-    """Lines that show the run going on or ending well, if that is how the log ends; else nothing."""
-    ended_well = [hit.index for hit in hits if hit.label == HEALTHY and hit.role == "confirms"]
-    if shape.features.get("ends_in_progress"):
-        return sorted([*shape.reports_at[:], *ended_well])
-    return sorted(ended_well)
+def _fatal(taxonomy: Taxonomy, label: str) -> bool:
+    return taxonomy.entries[label].content.get("severity") == "fatal"
 
 
-def _survived(incident: Incident, records: Sequence[ExceptionRecord], progress: Sequence[int]) -> bool:
-    if any(hit.by == "metrics" for hit in incident.hits):
-        return False
-    last = max([incident.index, *(records[number].members[-1] for number in incident.records)])
-    return sum(index > last for index in progress) >= PROGRESS_REPORTS
+class _Run:
+    """What of a run tells whether a failure was survived."""
+
+    def __init__(
+        self,
+        lines: Sequence[Line],
+        records: Sequence[ExceptionRecord],
+        hits: Sequence[Hit],
+        found: Sequence[Incident],
+        shape: Shape,
+        taxonomy: Taxonomy,
+    ) -> None:
+        self.lines, self.records, self.shape, self.found = lines, records, shape, found
+        self._taxonomy = taxonomy
+        well = [hit.index for hit in hits if hit.label == HEALTHY and hit.role == "confirms"]
+        self.progress = sorted({*shape.reports_at, *well})
+        """Lines that show a process going on, or ending well."""
+        self.ended_well = bool(well)
+        self.goes_on = bool(shape.features.get("ends_in_progress") or well)
+        """Whether the log ends in progress, or well."""
+        self.odd_curve = (
+            bool(shape.features.get("ends_in_progress") and shape.features.get("reports", 0) >= ENOUGH_REPORTS)
+            and not well
+            and any(f.metrics for f in taxonomy.entries[HEALTHY].fingerprints)
+            and not any(hit.label == HEALTHY and hit.by == "metrics" for hit in hits)
+        )
+        """Whether the log ends in progress, but no condition on its series says that it goes well."""
+        self._roots = [i.index for i in found if any(h.role == "root" and h.by == "pattern" for h in i.hits)]
+
+    def survived(self, incident: Incident) -> bool:
+        """Whether the process of `incident` went on after it, to the end of the log or up to a later failure."""
+        if any(hit.by != "pattern" for hit in incident.hits):
+            return False
+        last = max([incident.index, *(self.records[number].members[-1] for number in incident.records)])
+        after = [index for index in self.progress if index > last and self._same_process(index, last)]
+        # Where only tracebacks carry a rank, the next few reports may be those of the others before they notice.
+        unsure = any(self.lines[index].rank is None for index in after) and self.lines[last].rank is not None
+        if len(after) < (UNSURE_REPORTS if unsure and not self.ended_well else PROGRESS_REPORTS):
+            return False
+        if self.goes_on and self._ends_with(after[-1]):
+            return True
+        hardware = any(h.specific and self._taxonomy.entries[h.label].layer == "hardware" for h in incident.hits)
+        return not hardware and any(index > after[PROGRESS_REPORTS - 1] for index in self._roots)
+
+    def unexplained(self) -> list[Incident]:
+        """Exceptions that stand and in which no fingerprint matched."""
+        return [
+            i
+            for i in self.found
+            if i.records and not any(h.role in ("root", "collateral") for h in i.hits) and not self.survived(i)
+        ]
+
+    def _same_process(self, index: int, other: int) -> bool:
+        here, there = self.lines[index], self.lines[other]
+        return here.file == there.file and (there.rank is None or here.rank in (there.rank, None))
+
+    def _ends_with(self, index: int) -> bool:
+        """Whether nothing that names a failure comes after `index`."""
+        return not any(root > index for root in self._roots)
 
 
 def _another_process(claim: Claim, answer: Claim, lines: Sequence[Line]) -> bool:
@@ -176,10 +249,6 @@ def _another_process(claim: Claim, answer: Claim, lines: Sequence[Line]) -> bool
         there.rank,
         there.speaker,
     )
-
-
-def _first_of_each_label(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    return list({verdict.label: verdict for verdict in reversed(verdicts)}.values())[::-1]
 
 
 def _verdict(
@@ -192,13 +261,13 @@ def _verdict(
 ) -> Verdict:
     hit = claim.hit
     rivals = [c for c in ranked if c.hit.label != hit.label]
-    contested = any(c.strength == claim.strength == 3 and c.hit.by != "metrics" for c in rivals)
+    contested = any(c.strength == claim.strength == NAMED and c.hit.by != "metrics" for c in rivals)
     if hit.by == "metrics":
         rule = "metrics"
-    elif claim.strength == 3:
+    elif claim.strength == NAMED:
         rule = "contested" if contested else "specific"
     else:
-        rule = "general" if claim.strength == 2 else "echo"
+        rule = "general" if claim.strength == GENERIC else "echo"
     confidence = precision.get(rule, 0.5)
     alternatives = _alternatives(rivals, 1.0 - confidence)
     unknown = hit.label == UNKNOWN
@@ -261,45 +330,59 @@ def _lost(winner: Claim, loser: Claim, taxonomy: Taxonomy) -> str:
     return f"{name} speaks of the same failure but is the broader claim"
 
 
-def _without_claims(
-    lines: Sequence[Line],
-    records: Sequence[ExceptionRecord],
-    hits: Sequence[Hit],
-    found: Sequence[Incident],
-    shape: Shape,
-    progress: Sequence[int],
-    precision: Mapping[str, float],
-    survived: int,
-) -> Verdict:
-    unexplained = [i for i in found if i.records and not _survived(i, records, progress)]
-    ended_well = [hit for hit in hits if hit.label == HEALTHY and hit.role in ("confirms", "root")]
-    if progress and not unexplained:
-        because = "the log ends in progress or a normal end, and no failure in it stands"
-        if survived:
-            because += f"; {survived} earlier failure(s) were followed by progress"
-        return Verdict(
-            label=HEALTHY,
-            rule="progress",
-            confidence=precision.get("progress", 0.5),
-            source="metrics" if shape.features.get("ends_in_progress") else "fingerprint",
-            index=None,
-            because=because,
-            supporting=tuple(ended_well),
-        )
+def _without_claims(run: _Run, hits: Sequence[Hit], precision: Mapping[str, float], survived: int) -> Verdict:
+    unexplained = run.unexplained()
+    doubtful = run.odd_curve and not unexplained
+    if run.goes_on and not unexplained and not doubtful:
+        return _healthy(run, hits, precision, survived)
     reason: UnknownBecause
-    if unexplained:
+    if doubtful:
+        reason, because = "ambiguous", "the run goes on, but its curve is not one of a run that goes well"
+    elif unexplained:
         reason, because = "not_covered", "there is a failure that no fingerprint knows"
-    elif records or hits or shape.reports_at or any(line.rank is not None or line.level for line in lines):
+    elif run.records or hits or run.progress or any(line.rank is not None or line.level for line in run.lines):
         reason, because = "no_evidence", "nothing in the log shows a failure, and nothing shows that the run goes on"
     else:
         reason, because = "not_a_job_log", "nothing in the text is what a training or inference job prints"
+    incident = unexplained[0] if unexplained else None
+    verdict = _unknown(incident, reason, because, (), precision)
+    return replace(verdict, alternatives=((HEALTHY, round((1 - verdict.confidence) / 2, 4)),)) if doubtful else verdict
+
+
+def _unknown(
+    incident: Incident | None,
+    reason: UnknownBecause,
+    because: str,
+    rivals: Sequence[Claim],
+    precision: Mapping[str, float],
+) -> Verdict:
+    confidence = precision.get("abstain", 0.5)
     return Verdict(
         label=UNKNOWN,
         rule="abstain",
-        confidence=precision.get("abstain", 0.5),
+        confidence=confidence,
         source="fingerprint",
-        index=unexplained[0].index if unexplained else None,
-        incident=unexplained[0] if unexplained else None,
+        index=incident.index if incident else None,
+        incident=incident,
+        alternatives=_alternatives(rivals, 1.0 - confidence) if rivals else (),
         unknown_because=reason,
         because=because,
+        echoes=tuple(c.hit for c in rivals if c.hit.role == "collateral"),
+    )
+
+
+def _healthy(run: _Run, hits: Sequence[Hit], precision: Mapping[str, float], survived: int) -> Verdict:
+    because = "the log ends in progress or a normal end, and no failure in it stands"
+    if survived:
+        because += f"; {survived} earlier failure(s) were followed by progress"
+    by_numbers = any(hit.label == HEALTHY and hit.by == "metrics" for hit in hits)
+    rule = "metrics" if by_numbers else "progress"
+    return Verdict(
+        label=HEALTHY,
+        rule=rule,
+        confidence=precision.get(rule, 0.5),
+        source="metrics" if run.shape.features.get("ends_in_progress") else "fingerprint",
+        index=None,
+        because=because,
+        supporting=tuple(hit for hit in hits if hit.label == HEALTHY),
     )

@@ -1,4 +1,4 @@
-"""Lines → hits: which fingerprints match where. And a large source → the lines worth reading.
+"""Lines → hits: which fingerprints match where.
 
 One pass of a multi-pattern engine finds the literals that fingerprints need; only lines that hold one are looked at again, by RE2,
 whose time is linear in the line whatever the pattern and however hostile the log.
@@ -6,6 +6,7 @@ whose time is linear in the line whatever the pattern and however hostile the lo
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ import re2
 
 from trainwreck.conditions import calculate, holds
 from trainwreck.diagnosis import ExceptionRecord, Hit, Line
+from trainwreck.errors import BundleError
 from trainwreck.facts import typed
 from trainwreck.taxonomy import Fingerprint, Taxonomy
 
@@ -33,12 +35,23 @@ HITS_A_FINGERPRINT = 200
 """Matches of one fingerprint that are kept: the first ones. A log that repeats a message a million times adds nothing."""
 
 
+_NUMBERED = re.compile(r"^(?:-{2,}>|>|❱)?\s*\d{1,7}\s*(?:│\s?)?")
+"""How notebooks and rich number a line of source."""
+_TRIES_AGAIN = (
+    r"(?i)\bretrying\b|\bretry (?:in )?[#\d]|\bwill (?:be )?retr|\bre-?attempt|\battempt \d+ ?(?:/|of) ?\d+"
+    r"|\btrying again|\bfalling back\b"
+)
+
+
 @lru_cache(maxsize=8192)
 def _compiled(pattern: str) -> Any:
     """Patterns are compiled when a line first needs them: a log meets a few dozen of the thousand."""
     options = re2.Options()
     options.log_errors = False
-    return re2.compile(pattern, options)
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        raise BundleError(f"the bundle holds a pattern that is none: {pattern[:80]!r}") from error
 
 
 def _found(pattern: str | None, text: str) -> bool:
@@ -74,7 +87,8 @@ class Scanner:
     def hits(self, lines: Sequence[Line], records: Sequence[ExceptionRecord]) -> list[Hit]:
         """Return every match of a text fingerprint, in order of line, then of fingerprint.
 
-        A fingerprint is matched against each line's text, and against `Type: message` of each exception whose message has several
+        A fingerprint is matched against each line's text, but not against the source code
+        that a traceback quotes, and against `Type: message` of each exception whose message has several
         lines, joined by single spaces. Of one fingerprint at most `HITS_A_FINGERPRINT` matches are kept.
         """
         owner = {index: number for number, record in enumerate(records) for index in record.members}
@@ -84,7 +98,10 @@ class Scanner:
             if "\n" in record.message:
                 message = " ".join(record.message.split())
                 joined.append((record.at, f"{record.type}: {message}"[:LONGEST_MATCHED]))
-        candidates = self._candidates([*texts, *(text for _, text in joined)])
+        said = list(texts)
+        for index in quoted_code(lines, records):
+            said[index] = ""
+        candidates = self._candidates([*said, *(text for _, text in joined)])
         found: dict[tuple[str, int], Hit] = {}
         count: defaultdict[str, int] = defaultdict(int)
         for row, literals in candidates:
@@ -94,7 +111,7 @@ class Scanner:
                     continue
                 number = owner.get(index)
                 record_here = None if number is None else records[number]
-                if hit := _match(fingerprint, text, index, texts, record_here, number):
+                if hit := _match(fingerprint, text, lines[index].level, index, texts, record_here, number):
                     found[fingerprint.id, index] = hit
                     count[fingerprint.id] += 1
         return sorted(found.values(), key=lambda hit: hit.index)
@@ -115,9 +132,26 @@ class Scanner:
             yield row, rows[row]
 
 
+def quoted_code(lines: Sequence[Line], records: Sequence[ExceptionRecord]) -> set[int]:
+    """Return the indices of lines that name a frame or quote its source: what a program says there, it did not say to anyone.
+
+    But where an exception has no message (`assert length <= limit`), its own statement is all that tells, and stays.
+    """
+    found: set[int] = set()
+    for record in records:
+        frames = record.frames if record.message else record.frames[:-1]
+        code = {frame.code.strip() for frame in frames if frame.code}
+        for index in record.members:
+            text = lines[index].text.strip()
+            if index != record.at and (text in code or _NUMBERED.sub("", text) in code or text.startswith('File "')):
+                found.add(index)
+    return found
+
+
 def _match(
     fingerprint: Fingerprint,
     text: str,
+    level: str | None,
     index: int,
     texts: Sequence[str],
     record: ExceptionRecord | None,
@@ -125,7 +159,10 @@ def _match(
 ) -> Hit | None:
     assert fingerprint.pattern is not None
     match = _compiled(fingerprint.pattern).search(text)
-    if match is None or (fingerprint.unless and _found(fingerprint.unless, text)):
+    if match is None:
+        return None
+    # The level was set aside with the prefix, and `unless` may speak of it.
+    if fingerprint.unless and _found(fingerprint.unless, f"{level}: {text}" if level else text):
         return None
     if fingerprint.exception and (record is None or not _found(fingerprint.exception, record.type)):
         return None
@@ -157,7 +194,8 @@ def _match(
         label=fingerprint.label,
         fingerprint=fingerprint.id,
         role=fingerprint.role,
-        specific=fingerprint.specific,
+        # A line that announces another try tells of trouble, not of the end.
+        specific=fingerprint.specific and not (record is None and _found(_TRIES_AGAIN, text)),
         index=index,
         start=match.start(),
         end=match.end(),

@@ -12,11 +12,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from trainwreck.errors import BundleError, UsageError
+from trainwreck.conditions import names_in
+from trainwreck.errors import BundleError, TaxonomyError, UsageError
 
 __all__ = ["UNKNOWN", "Entry", "Fingerprint", "Taxonomy", "load"]
 
 UNKNOWN = "unknown"
+OUTCOMES = ("healthy", UNKNOWN)
+"""Entries that every taxonomy must have."""
 FORMAT = 1
 
 
@@ -42,6 +45,7 @@ class Fingerprint:
     context: str | None = None
     unless_context: str | None = None
     retry: str | None = None
+    retry_reason: str | None = None
     owner: str | None = None
 
     @property
@@ -76,6 +80,8 @@ class Taxonomy:
 
     version: str
     entries: Mapping[str, Entry]
+    codes: tuple[Mapping[str, Any], ...] = ()
+    """Tables of the codes that systems print: `{id, title, codes: [{code, name, class, meaning, ...}]}`."""
 
     @cached_property
     def fingerprints(self) -> tuple[Fingerprint, ...]:
@@ -98,6 +104,21 @@ class Taxonomy:
             hint = f" Did you mean {', '.join(close)}?" if close else " `trainwreck taxonomy list` shows all ids."
             raise UsageError(f"there is no failure class {entry_id!r}.{hint}") from None
 
+    def named(self, words: str) -> Entry | None:
+        """Return the entry that `words` name: an id, an alias, or a code as it is printed (`Xid 79`, `errno 28`, `SIGSEGV`)."""
+        wanted = _plain(words)
+        for entry in self.entries.values():
+            if wanted in {_plain(name) for name in (entry.id, entry.title, *entry.content.get("aliases", ()))}:
+                return entry
+        for table in self.codes:
+            for row in table["codes"]:
+                names = {_plain(name) for name in (f"{table['id'].rstrip('s')} {row['code']}", row["name"])}
+                if isinstance(row["code"], str):
+                    names.add(_plain(row["code"]))
+                if wanted in names and row["class"]:
+                    return self.entries[row["class"]]
+        return None
+
     def search(self, words: str) -> list[Entry]:
         """Return the entries in which every word of `words` occurs (any case), best match first."""
         wanted = words.lower().split()
@@ -115,6 +136,11 @@ class Taxonomy:
         return [entry for _, entry in sorted(matches(), key=lambda scored: -scored[0])]
 
 
+def _plain(words: str) -> str:
+    """Words without case, punctuation and spacing: `XID: 79`, `Xid 79` and `xid79` are one."""
+    return "".join(character for character in words.lower() if character.isalnum())
+
+
 def load(path: Path) -> Taxonomy:
     """Return the taxonomy of a bundle's `taxonomy.json`. Raises BundleError when it is missing, damaged or of another format."""
     try:
@@ -122,16 +148,64 @@ def load(path: Path) -> Taxonomy:
         if data["format"] != FORMAT:
             raise BundleError(f"{path}: taxonomy format {data['format']}, this version of trainwreck reads {FORMAT}")
         entries = {e["id"]: _entry(e) for e in data["entries"]}
-        return Taxonomy(version=data["version"], entries=entries)
+        if missing := [outcome for outcome in OUTCOMES if outcome not in entries]:
+            raise BundleError(f"{path}: lacks the outcome {missing[0]!r}, without which nothing can be diagnosed")
+        return Taxonomy(version=data["version"], entries=entries, codes=tuple(data.get("codes", ())))
     except OSError as error:
         raise BundleError(
             f"{path}: cannot be read ({error.strerror}). `trainwreck taxonomy build` makes it."
         ) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, TaxonomyError) as error:
         raise BundleError(f"{path}: damaged ({error}). Install trainwreck again, or build the bundle again.") from error
 
 
+_RETRY = frozenset(("restart", "elsewhere", "stop", "after", "none", "unknown"))
+_TEXTS = (
+    "title",
+    "family",
+    "owner",
+    "summary",
+    "retry_reason",
+    "root_cause",
+    "mistaken_for",
+    "verify",
+    "prevent",
+    "layer",
+    "severity",
+)
+_PATTERNS = ("pattern", "unless", "exception", "frames", "unless_frames", "context", "unless_context")
+
+
+def _sound(entry: dict[str, Any]) -> None:
+    """Raise TypeError or ValueError where an entry of a stranger's bundle is not of the types that the program reads."""
+
+    def need(good: bool, what: str) -> None:
+        if not good:
+            raise TypeError(f"entry {str(entry.get('id'))[:60]!r}: {what} is not what it should be")
+
+    need(all(isinstance(entry.get(name, ""), str) for name in _TEXTS), "a text")
+    need(entry["retry"] in _RETRY, "retry")
+    fix = entry.get("fix", {})
+    need(isinstance(fix, dict) and fix.keys() <= {"primary", "fallback", "stopgap"}, "fix")
+    need(all(isinstance(text, str) for text in fix.values()), "fix")
+    need(all(isinstance(step, str) for step in entry.get("confirm", ())), "confirm")
+    asked = ("id", "question", "if_yes", "if_no")
+    need(all(isinstance(q.get(name), str) for q in entry.get("tell_apart", ()) for name in asked), "tell_apart")
+    for fingerprint in entry.get("fingerprints", ()):
+        named = str(fingerprint.get("id"))
+        need(fingerprint.get("retry") in {None, *_RETRY}, f"retry of {named}")
+        need("pattern" in fingerprint or isinstance(fingerprint.get("metrics"), str), f"pattern of {named}")
+        for name in _PATTERNS:
+            need(isinstance(fingerprint.get(name, ""), str), f"{name} of {named}")
+        literals = fingerprint.get("literals", ())
+        need(all(isinstance(literal, str) and len(literal) >= 4 for literal in literals), f"literals of {named}")
+        for expression in (*fingerprint.get("facts", {}).values(), fingerprint.get("when"), fingerprint.get("metrics")):
+            if expression is not None:
+                names_in(expression)
+
+
 def _entry(data: dict[str, Any]) -> Entry:
+    _sound(data)
     fingerprints = data.pop("fingerprints", [])
     return Entry(
         id=data["id"],

@@ -19,16 +19,41 @@ from trainwreck.conditions import names_in
 from trainwreck.errors import TaxonomyError
 from trainwreck.facts import SUFFIXES, placeholders
 from trainwreck.metrics.shape import SUMMARY_NAMES
-from trainwreck.taxonomy import FORMAT
+from trainwreck.taxonomy import FORMAT, OUTCOMES
 
-__all__ = ["compile_taxonomy", "read_entries", "required_literals", "serialise"]
+__all__ = ["compile_taxonomy", "entry_files", "read_codes", "read_entries", "required_literals", "serialise"]
 
 SHORTEST_LITERAL = 4
+CODES = "codes"
+"""The folder of the tables of codes."""
 _REGEX_FIELDS = ("pattern", "unless", "exception", "frames", "unless_frames", "context", "unless_context")
 _NOT_SHIPPED = ("examples", "counterexamples", "source")
 FAMILIES = (
     "numerics", "memory", "tensors", "data", "checkpoint", "distributed", "gpu", "environment", "storage", "process", "python", "outcome",
 )  # fmt: skip
+
+
+def entry_files(folder: Path) -> list[Path]:
+    """Return the YAML files of all entries under `folder`, sorted. Raises TaxonomyError for a file outside the families' folders."""
+    found = [path for path in sorted(folder.glob("*/*.yaml")) if path.parent.name != CODES]
+    if strays := [path for path in found if path.parent.name not in FAMILIES]:
+        raise TaxonomyError(f"{strays[0]}: {strays[0].parent.name!r} is no family; there are {', '.join(FAMILIES)}")
+    return found
+
+
+def read_codes(folder: Path) -> list[dict[str, Any]]:
+    """Return the tables of codes under `folder/codes`, sorted by id. Raises TaxonomyError naming the file and what is wrong."""
+    import jsonschema
+    import yaml
+
+    tables = []
+    for path in sorted((folder / CODES).glob("*.yaml")):
+        table = yaml.safe_load(path.read_text(encoding="utf-8"))
+        schema = json.loads((folder / "codes.schema.json").read_text(encoding="utf-8"))
+        for problem in jsonschema.Draft202012Validator(schema).iter_errors(table):
+            raise TaxonomyError(f"{path}: {'/'.join(map(str, problem.absolute_path))}: {problem.message[:300]}")
+        tables.append(table)
+    return tables
 
 
 def read_entries(folder: Path) -> list[dict[str, Any]]:
@@ -43,7 +68,7 @@ def read_entries(folder: Path) -> list[dict[str, Any]]:
     validator = jsonschema.Draft202012Validator(schema)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     entries = []
-    for path in sorted(folder.glob("*/*.yaml")):
+    for path in entry_files(folder):
         try:
             entry = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506 - a safe loader
         except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -60,6 +85,8 @@ def read_entries(folder: Path) -> list[dict[str, Any]]:
     if not entries:
         raise TaxonomyError(f"{folder}: holds no entries (<family>/<id>.yaml)")
     ids = {entry["id"] for entry in entries}
+    if missing := [outcome for outcome in OUTCOMES if outcome not in ids]:
+        raise TaxonomyError(f"{folder}: lacks outcome/{missing[0]}.yaml, without which nothing can be diagnosed")
     for entry in entries:
         mentioned = [*entry.get("related", ()), *(t["id"] for t in entry.get("tell_apart", ()))]
         if unknown := sorted(set(mentioned) - ids):
@@ -175,11 +202,16 @@ def compile_taxonomy(folder: Path) -> dict[str, Any]:
                 kept["literals"] = required_literals(kept["pattern"])
             fingerprints.append(kept)
         shipped.append({**entry, "fingerprints": fingerprints})
-    digest = hashlib.sha256(json.dumps(shipped, sort_keys=True).encode()).hexdigest()
-    return {"format": FORMAT, "version": f"1.{digest[:10]}", "entries": shipped}
+    codes = read_codes(folder)
+    if unknown := {row["class"] for table in codes for row in table["codes"]} - {e["id"] for e in entries} - {None}:
+        raise TaxonomyError(f"{folder / CODES}: names classes that do not exist: {', '.join(sorted(unknown))}")
+    digest = hashlib.sha256(json.dumps([shipped, codes], sort_keys=True).encode()).hexdigest()
+    return {"format": FORMAT, "version": f"1.{digest[:10]}", "entries": shipped, "codes": codes}
 
 
 def serialise(taxonomy: dict[str, Any]) -> str:
     """Return `taxonomy` as the text of `taxonomy.json`: one entry a line, so that a change shows in a diff."""
     rows = ",\n".join(json.dumps(entry, ensure_ascii=False, sort_keys=True) for entry in taxonomy["entries"])
-    return f'{{"format": {taxonomy["format"]}, "version": "{taxonomy["version"]}", "entries": [\n{rows}\n]}}\n'
+    codes = ",\n".join(json.dumps(table, ensure_ascii=False, sort_keys=True) for table in taxonomy["codes"])
+    head = f'"format": {taxonomy["format"]}, "version": "{taxonomy["version"]}"'
+    return f'{{{head}, "entries": [\n{rows}\n], "codes": [\n{codes}\n]}}\n'

@@ -17,7 +17,7 @@ from trainwreck.errors import TaxonomyError, UsageError
 from trainwreck.reading.text import read_lines
 from trainwreck.scanning import Scanner
 from trainwreck.taxonomy import Taxonomy, load
-from trainwreck.taxonomy_build import compile_taxonomy, read_entries, serialise
+from trainwreck.taxonomy_build import compile_taxonomy, entry_files, read_entries, serialise
 from trainwreck.tracebacks import parse
 
 __all__ = ["Report", "run_examples"]
@@ -40,7 +40,7 @@ def run_examples(folder: Path, ids: Collection[str] = ()) -> Report:
     Each goes the way of a log: reading, traceback parsing, scanning. Raises UsageError for an id without file. An entry
     outside `ids` that does not compile is a problem too: all are compiled together.
     """
-    paths = sorted(folder.glob("*/*.yaml"))
+    paths = entry_files(folder)
     known = {path.stem for path in paths}
     for name in ids:
         if name not in known:

@@ -99,7 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     prepare_streams()
     try:
         code = app(args=None if argv is None else list(argv), prog_name="trainwreck", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except (OutputClosed, BrokenPipeError, SystemExit):
         # typer itself exits in this mode for one reason only: nobody read its help. Python flushes stdout once more at
         # the end and would complain there.

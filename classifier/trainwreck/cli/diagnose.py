@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import select
 import shutil
 import stat
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from trainwreck.cli.screen import FAILURE, HEALTHY, UNKNOWN, USAGE, Format, emit, uses_color, width
-from trainwreck.errors import InputError, UsageError
+from trainwreck.cli.screen import FAILURE, HEALTHY, UNKNOWN, USAGE, Format, complain, emit, uses_color, width
+from trainwreck.errors import InputError, InputWarning, UsageError
 
 if TYPE_CHECKING:
     from trainwreck.diagnosis import Diagnosis
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["HELP", "diagnose"]
 
+PIPE_SECONDS = 10.0
+"""How long a named pipe may stay without a writer."""
 IN_MEMORY_BYTES = 16 * 2**20
 """What a pipe may hold in memory; more goes to a temporary file."""
 
@@ -57,15 +62,27 @@ _BY_SUFFIX = {
 _OUTPUT, _ANSWER, _MODEL = "Output", "What is answered", "What answers"
 
 
+def _named_path(text: str) -> Path:
+    if not text:
+        raise UsageError("an empty name names no log (an unset variable?); use . for this folder")
+    return Path(text)
+
+
 def diagnose(
     context: typer.Context,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FILE... | DIR | -", help="Logs of one job, a folder of them, or - for stdin."),
+        typer.Argument(
+            metavar="FILE... | DIR | -", help="Logs of one job, a folder of them, or - for stdin.", parser=_named_path
+        ),
     ] = None,
     every: Annotated[
         bool,
-        typer.Option("--all", help="Every independent failure, the most important first.", rich_help_panel=_ANSWER),
+        typer.Option(
+            "--all",
+            help="Also the failures of other processes that the first does not explain.",
+            rich_help_panel=_ANSWER,
+        ),
     ] = False,
     why: Annotated[
         bool, typer.Option("--why", help="Add what decided, and why the runner-up lost.", rich_help_panel=_ANSWER)
@@ -90,19 +107,37 @@ def diagnose(
     ] = None,
 ) -> int:
     """Diagnose a log; see `HELP`. Returns the exit code."""
-    if not files and (sys.stdin is None or sys.stdin.isatty()):
+    if not files and sys.stdin is not None and sys.stdin.isatty():
         emit(context.get_help() + "\n")
         return USAGE
     chosen = _format(output, as_json, quiet, out)
+    _keep_inputs(files or [], out)
     from trainwreck.diagnoser import Diagnoser
 
     diagnoser = Diagnoser(model, redact=not no_redact)
-    with _target(files or [Path("-")]) as target, _Progress() as advance:
+    with (
+        _target(files or [Path("-")]) as target,
+        _Progress() as advance,
+        warnings.catch_warnings(record=True, category=InputWarning) as left_out,
+    ):
+        warnings.simplefilter("always", InputWarning)
         found = diagnoser.diagnose_all(target, advance)
+    for warning in left_out:
+        complain(str(warning.message), 0)
     if not every:
         found = found[:1]
     emit(_label_lines(found) if quiet else _written(found, chosen, every, why, out is not None), out)
     return _exit_code(found)
+
+
+def _keep_inputs(files: Sequence[Path], out: Path | None) -> None:
+    """Raise UsageError when the report would be written over a log."""
+    if out is None or not out.exists():
+        return
+    for path in files:
+        with contextlib.suppress(OSError):
+            if path.samefile(out) or (path.is_dir() and path.resolve() in out.resolve().parents):
+                raise UsageError(f"{out}: is among the logs to diagnose and would be overwritten; choose another --out")
 
 
 def _format(output: Format | None, as_json: bool, quiet: bool, out: Path | None) -> Format:
@@ -123,10 +158,12 @@ def _target(files: Sequence[Path]) -> Iterator[Path | list[Path] | Source]:
             raise UsageError("- (stdin) is one whole log and cannot stand among other files")
         yield list(files)
     elif files[0] == Path("-"):
+        if sys.stdin is None:
+            raise InputError("stdin is closed; give a file")
         with _spooled(sys.stdin.buffer, "stdin") as source:
             yield source
     elif _is_pipe(files[0]):  # `<(kubectl logs my-job)`
-        with files[0].open("rb") as stream, _spooled(stream, str(files[0])) as source:
+        with _opened_pipe(files[0]) as stream, _spooled(stream, str(files[0])) as source:
             yield source
     else:
         yield files[0]
@@ -137,6 +174,17 @@ def _is_pipe(path: Path) -> bool:
     with contextlib.suppress(OSError, ValueError):
         return stat.S_ISFIFO(path.stat().st_mode)
     return False
+
+
+def _opened_pipe(path: Path) -> IO[bytes]:
+    """Open a named pipe. Raises InputError when nobody comes to write to it: opening it the plain way would wait for ever."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    ready, _, _ = select.select([descriptor], [], [], PIPE_SECONDS)
+    if not ready:
+        os.close(descriptor)
+        raise InputError(f"{path}: is a pipe that nobody writes to; start the writer first, or give a file")
+    os.set_blocking(descriptor, True)
+    return os.fdopen(descriptor, "rb")
 
 
 @contextlib.contextmanager

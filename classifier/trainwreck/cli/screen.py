@@ -94,18 +94,24 @@ def emit(text: str, out: Path | None = None) -> None:
         except OSError as error:
             raise UsageError(f"{out}: cannot be written ({error.strerror}); choose another --out") from error
         return
+    if sys.stdout is None:
+        raise OutputClosed
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         raise OutputClosed from None
+    except OSError as error:
+        raise UsageError(f"the output cannot be written ({error.strerror})") from error
 
 
 def complain(message: str, code: int) -> int:
     """Write one line to stderr and return `code`."""
     from trainwreck.render.page import clean
 
-    print(f"trainwreck: {clean(' '.join(message.split()))}", file=sys.stderr)  # noqa: T201
+    # A name that the locale cannot decode holds half characters: `?` shows that something stands there.
+    readable = message.encode("utf-8", "replace").decode("utf-8")
+    print(f"trainwreck: {clean(' '.join(readable.split()))}", file=sys.stderr)  # noqa: T201
     return code
 
 

@@ -11,6 +11,7 @@ import typer
 
 from trainwreck.cli.screen import FAILURE, USAGE, Command, CommandGroup, Format, complain, emit, uses_color, width
 from trainwreck.errors import UsageError
+from trainwreck.taxonomy import UNKNOWN
 
 if TYPE_CHECKING:
     from trainwreck.taxonomy import Entry, Taxonomy
@@ -19,11 +20,15 @@ __all__ = ["EXPLAIN_HELP", "app", "explain"]
 
 EXPLAIN_HELP = """Explain a failure class: why it happens, how to make sure, the fix, what it is mistaken for.
 
+WHAT is the id of a class, another name for it, a code, or a line of a log.
+
 \b
 Examples:
   trainwreck explain gpu-out-of-memory
+  trainwreck explain "Xid 79"
+  trainwreck explain CUDNN_STATUS_EXECUTION_FAILED
+  trainwreck explain "RuntimeError: Expected all tensors to be on the same device"
   trainwreck explain fp16-overflow --json
-  trainwreck explain peer-lost --format html > peer-lost.html
 """
 
 app = typer.Typer(
@@ -43,15 +48,15 @@ _SOURCE = Annotated[
 
 
 def explain(
-    entry_id: Annotated[
-        str, typer.Argument(metavar="ID", help="Such as gpu-out-of-memory; `taxonomy list` shows all.")
+    what: Annotated[
+        list[str], typer.Argument(metavar="WHAT...", help="An id, another name, a code, or a line of a log.")
     ],
     output: Annotated[Format, typer.Option("--format", help="How to write it.")] = Format.TEXT,
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
     model: _MODEL = None,
 ) -> int:
     """Explain one entry; see `EXPLAIN_HELP`."""
-    entry = _taxonomy(model)[entry_id].content
+    entry = _entry(" ".join(what), model).content
     if output is Format.TEXT and not as_json:
         from trainwreck.render.terminal import render_entry
 
@@ -64,6 +69,22 @@ def explain(
     else:
         emit(entry_to_html(entry) if output is Format.HTML else entry_to_markdown(entry))
     return 0
+
+
+def _entry(words: str, model: Path | None) -> Entry:
+    """The entry that `words` name, or speak of as a line of a log. Raises UsageError with the closest names."""
+    taxonomy = _taxonomy(model)
+    if entry := taxonomy.named(words):
+        return entry
+    if " " in words or "_" in words:
+        from trainwreck.diagnoser import Diagnoser
+
+        label = Diagnoser(model).diagnose(words + "\n").label
+        if label != UNKNOWN:
+            return taxonomy[label]
+        if found := taxonomy.search(words):
+            return found[0]
+    return taxonomy[words]
 
 
 @app.callback()
@@ -133,7 +154,10 @@ def build(
     from trainwreck.bundle import DEFAULT
     from trainwreck.taxonomy_build import compile_taxonomy, serialise
 
-    compiled = compile_taxonomy(_source(source))
+    entries = _source(source)
+    if out is None and entries.resolve().parent not in DEFAULT.resolve().parents:
+        raise UsageError(f"{entries} is not the taxonomy of this installation, whose bundle stays as it is; give --out")
+    compiled = compile_taxonomy(entries)
     folder = out or DEFAULT
     try:
         _write_bundle(folder, serialise(compiled))
@@ -142,6 +166,28 @@ def build(
     fingerprints = sum(len(entry["fingerprints"]) for entry in compiled["entries"])
     classes, version = len(compiled["entries"]), compiled["version"]
     emit(f"{folder}: {classes} failure classes, {fingerprints} fingerprints, version {version}\n")
+    return 0
+
+
+@app.command("docs", cls=Command, short_help="Write the pages of docs/taxonomy.")
+def docs(
+    source: _SOURCE = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write to.")] = Path("docs/taxonomy"),
+) -> int:
+    """Write a Markdown page for each entry, and indexes by family, owner, retry verdict, framework, alias and code.
+
+    \b
+    Example:
+      trainwreck taxonomy docs && mkdocs build
+    """
+    _need_extras()
+    from trainwreck.taxonomy_docs import write_pages
+
+    try:
+        count = write_pages(_source(source), out)
+    except OSError as error:
+        raise UsageError(f"{out}: cannot be written ({error.strerror}); choose another --out") from error
+    emit(f"{out}: {count} pages\n")
     return 0
 
 
@@ -211,7 +257,7 @@ def _need_extras() -> None:
         import jsonschema  # noqa: F401
         import yaml  # noqa: F401
     except ImportError as error:
-        raise UsageError(f"this needs {error.name}, which is not installed: pip install 'trainwreck[train]'") from error
+        raise UsageError(f"this needs {error.name}, which is not installed: pip install PyYAML jsonschema") from error
 
 
 def _write_bundle(folder: Path, taxonomy: str) -> None:

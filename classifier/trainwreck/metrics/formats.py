@@ -16,7 +16,7 @@ from typing import Literal
 
 from trainwreck.diagnosis import Line
 
-__all__ = ["Point", "Series", "Split", "read_series"]
+__all__ = ["WANDERING", "Point", "Series", "Split", "read_series"]
 
 Split = Literal["train", "validation", ""]
 
@@ -96,6 +96,9 @@ _YOLO_ROW = re.compile(rf"\s{{0,20}}(\d{{1,6}})/\d{{1,6}}\s{{1,12}}[\d.]{{1,8}}[
 _DARKNET = re.compile(rf"\s{{0,8}}(\d{{1,9}}): ({_NUMBER}), {_NUMBER} avg loss, ({_NUMBER}) rate")
 _CAMEL = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _CELL_WORD = re.compile(r"[A-Za-z#][\w /@().%:-]{0,40}$")
+_NORM_SIGN = re.compile(
+    r"(?:\|{1,2}|‖)\s?(?:g|grad|grads|gradient|grad_norm)\s?(?:\|{1,2}|‖)(?:_?2)?(?!\S)", re.IGNORECASE
+)
 _IS_NUMBER = re.compile(rf"{_NUMBER}[%s]?$")
 
 # Cheap test that runs on every line: a line with none of these words holds no metric.
@@ -126,7 +129,7 @@ _SETTING = {
     "multiplier", "eps", "layer", "edit", "config", "args", "sec", "seconds", "ms",
 }  # fmt: skip
 # Parts of adversarial and reinforcement learning: they wander in good runs.
-_WANDERING = {
+WANDERING = {
     "d", "g", "gen", "generator", "disc", "discriminator", "adv", "adversarial", "gan", "policy", "pg", "critic",
     "actor", "vf", "q", "qf", "kl", "reward", "rewards", "entropy", "alpha", "surrogate", "ppo",
 }  # fmt: skip
@@ -192,7 +195,7 @@ def read_series(lines: Sequence[Line]) -> tuple[Series, ...]:
                 continue
         if state.header and (row := _row(text, state)):
             for key, value in row:
-                _store(found, key, line.rank, Point(index, value, state.step, state.epoch))
+                _store(found, key, line.rank, Point(index, value, _counted(state.step), _counted(state.epoch)))
             continue
         for word in _WORDS:
             if word in low:
@@ -306,7 +309,7 @@ def _read_line(
             key = (key[0], key[1], "validation")
         if (key[1], key[2]) not in done:
             done.add((key[1], key[2]))
-            _store(found, key, rank, Point(index, value, step, epoch))
+            _store(found, key, rank, Point(index, value, _counted(step), _counted(epoch)))
             yield f"{key[1]} {key[2]}", value
 
 
@@ -347,7 +350,7 @@ def _pairs(text: str, low: str) -> tuple[list[tuple[_Key, float]], float | None,
     if "loss_" in low:
         for match in _GLUED.finditer(low):
             if match[1] == "step":
-                step = _number(match[2])
+                step = value if math.isfinite(value := _number(match[2])) else None
             elif "." in match[2] or not match[2][-1].isdigit():
                 pairs.append((("metric", "loss", ""), _number(match[2])))
     epoch: float | None = None
@@ -407,7 +410,7 @@ def _classify(key: str, before: str) -> _Key | None:
     if "loss" in kinds:
         rest = [word for word in core if word != "loss"]
         inside = [word for word in rest if word in own]
-        wandering = _WANDERING & (set(rest) if "cross" not in rest else set(rest) - {"entropy"})
+        wandering = WANDERING & (set(rest) if "cross" not in rest else set(rest) - {"entropy"})
         if not inside and not wandering and "value" not in own:
             return ("metric", "loss", split)
         name = "aux:" + "_".join(
@@ -494,9 +497,17 @@ def _cells(text: str, how: str) -> list[str]:
     return text.split() if how == " " else re.split(r"\s{2,20}", text.strip())
 
 
+def _without_norm_signs(text: str) -> str:
+    """Return a header with `|g|` as `gnorm`: its bars part no cells. Left alone where other bars do part them."""
+    if "‖" not in text and "|" not in text:
+        return text
+    plain = _NORM_SIGN.sub("gnorm", text)
+    return text if "|" in plain else plain
+
+
 def _header(text: str) -> tuple[str, tuple[str, ...]] | None:
     """Return how a table's cells are separated and what they are called, if the line is a table's header."""
-    stripped = text.strip()
+    stripped = _without_norm_signs(text.strip())
     if not stripped[:1].isalpha() and stripped[:1] != "|":
         return None
     # A notebook's table of two columns, `Step  Training Loss`, as it is pasted.
@@ -510,7 +521,7 @@ def _header(text: str) -> tuple[str, tuple[str, ...]] | None:
     for how in (",", "|", "\t", "  ", " "):
         if how not in stripped:
             continue
-        cells = _cells(text, how)
+        cells = _cells(stripped, how)
         if not 3 <= len(cells) <= 60 or not all(_CELL_WORD.match(cell) for cell in cells if cell) or not cells[0]:
             continue
         if cells[0].lower() not in ("epoch", "step", "iter", "iteration", "e", "ep", "epochs", "steps"):
@@ -526,6 +537,11 @@ def _column(cell: str) -> _Key | None:
     if key and key[0] == "bare":
         return ("metric", "loss", key[2])
     return key
+
+
+def _counted(count: float | None) -> float | None:
+    """A step or an epoch, if it can be one."""
+    return count if count is not None and abs(count) < 1e15 else None
 
 
 def _row(text: str, state: _State) -> list[tuple[_Key, float]] | None:
@@ -548,9 +564,9 @@ def _row(text: str, state: _State) -> list[tuple[_Key, float]] | None:
             continue
         value = _number(cell.rstrip("%s"))
         if name.lower() in ("epoch", "e", "ep"):
-            epoch = value
+            epoch = value if math.isfinite(value) else None
         elif name.lower() in _STEP_KEYS or name == "#":
-            step = value
+            step = value if math.isfinite(value) else None
         elif (key := _column(name)) and key[1] != "throughput":
             row.append((key, value))
     if row:

@@ -35,6 +35,8 @@ to the peak of the finite series |
 | loss_rise | R(med(first third), med(last third)) |
 | loss_trend | Kendall's tau of loss against order, -1 to 1, over up to 60 evenly spread points |
 | loss_above_start | share of the second half that lies above the highest of the first third |
+| loss_over_lowest | R(lowest, end), both medians of windows of a tenth of the run (3 to 20 reports): how far the loss has left its best |
+| reports_since_lowest, rise_since_lowest | reports since the middle of that lowest window; Kendall's tau from there to the end |
 | loss_oscillation | med(abs(v[i+1] - v[i])) / abs(med(v)) |
 | flat | (90th - 10th percentile) / abs(med(v)); 0 for a constant |
 | chance_distance, chance_classes | smallest abs(med(v) / ln n - 1) over plausible n, and that n |
@@ -62,7 +64,8 @@ to the peak of the finite series |
 | reports_after_error | reports of any metric after the last of them; all of them when there is none |
 | metric_reports | points of the longest series other than rates, scales and speeds |
 | adversarial | 1 if the log prints losses of adversarial or reinforcement learning |
-| ends_in_progress | 1 if a metric line is among the last 5 lines with text, and no error text follows it |
+| ends_in_progress | 1 if a metric line is among the last 5 lines with text, no error text follows it, and no line that was printed \
+long after it |
 """
 
 from __future__ import annotations
@@ -75,12 +78,12 @@ from itertools import pairwise
 from typing import Any
 
 from trainwreck.diagnosis import Line
-from trainwreck.metrics.formats import Point, Series
+from trainwreck.metrics.formats import WANDERING, Point, Series
 
 __all__ = ["SUMMARY_NAMES", "Shape", "shape_of"]
 
 SUMMARY_NAMES = frozenset((
-    "reports", "first_step", "last_step", "first_loss", "lowest_loss", "last_finite_loss", "first_nonfinite_step",
+    "reports", "first_step", "last_step", "first_loss", "lowest_loss", "lowest_loss_step", "last_finite_loss", "first_nonfinite_step",
     "climb_from_step", "usual_grad_norm", "highest_grad_norm", "loss_growth", "grad_norm_growth", "last_grad_norm",
     "learning_rate", "loss_scale", "best_validation_loss", "last_validation_loss",
 ))  # fmt: skip
@@ -91,7 +94,6 @@ _CHANCE = (
     32128, 49152, 50257, 50265, 50304, 50432, 65024, 100277, 100352, 102400, 119547, 128256, 129280, 151936, 152064,
     200064, 250002, 250880, 256000, 257216, 262144,
 )  # fmt: skip
-_WANDERING = frozenset(("d", "g", "policy", "pg", "critic", "actor", "kl", "reward", "gen", "disc", "vf"))
 _WINDOWS = (4, 12, 40)
 _NO_REPORT = frozenset(("learning_rate", "loss_scale", "skipped", "skipped_total", "throughput"))
 _LOOKED_BACK = 20_000
@@ -109,15 +111,17 @@ class Shape:
     features: dict[str, float] = field(default_factory=dict)
     """The table above."""
     anchors: dict[str, int] = field(default_factory=dict)
-    """Index of the line to quote: `first_report`, `last_report`, `climb` (first of the rising reports that lead to the
+    """Index of the line to quote: `first_report`, `last_report`, `lowest` (middle of the lowest
+    stretch of the loss), `climb` (first of the rising reports that lead to the
     first non-finite one, or to the peak), `first_nonfinite`, `before_nonfinite`, `jump`,
     `peak_norm`, `peak_loss`, `last_scale`, `best_validation`, `last_validation`, `repeat`. `event` is always there when
     a loss or a norm is: the non-finite report, else the jump, else the last report."""
     reports_at: tuple[int, ...] = ()
-    """Indices of the lines that report a finite training loss (of the longest series where the log prints no loss),
+    """Indices of the lines that report a training loss of any rank, finite for the rank that the features describe
+    (of the longest series where the log prints no loss),
     ascending: what counts as progress."""
     summary: dict[str, Any] = field(default_factory=dict)
-    """For the user, JSON-safe: `reports`, `first_step`, `last_step`, `first_loss`, `lowest_loss`, `last_finite_loss`,
+    """For the user, JSON-safe: `reports`, `first_step`, `last_step`, `first_loss`, `lowest_loss`, `lowest_loss_step`, `last_finite_loss`,
     `first_nonfinite_step`, `climb_from_step`, `usual_grad_norm`, `highest_grad_norm`, `loss_growth`,
     `grad_norm_growth`, `last_grad_norm`, `learning_rate`, `loss_scale`, `best_validation_loss`,
     `last_validation_loss`. The names are `SUMMARY_NAMES`: sentences in the taxonomy may use them like facts."""
@@ -132,7 +136,11 @@ def shape_of(series: Sequence[Series], lines: Sequence[Line]) -> Shape:
     progress = loss or max(reported, key=len, default=[])
     norm = _longest(series, "grad_norm", rank)
     validation = _longest([s for s in series if s.split == "validation"], "loss", rank)
-    made = Shape(reports_at=tuple(p.index for p in progress if math.isfinite(p.value)))
+    # Every rank's: another rank's progress does not show that this one went on.
+    same = [s for s in series if s.name == "loss" and s.split != "validation"] if loss else []
+    reports = {p.index for s in same for p in s.points} | {p.index for p in progress}
+    finite_reports = reports - {p.index for p in progress if not math.isfinite(p.value)}
+    made = Shape(reports_at=tuple(sorted(finite_reports)))
     features, anchors = made.features, made.anchors
     features["reports"] = float(len(loss))
     features["grad_reports"] = float(len(norm))
@@ -163,15 +171,17 @@ def shape_of(series: Sequence[Series], lines: Sequence[Line]) -> Shape:
 
 
 def _wanders(name: str) -> bool:
-    return not _WANDERING.isdisjoint(name.removeprefix("aux:").split("_"))
+    return not WANDERING.isdisjoint(name.removeprefix("aux:").split("_"))
 
 
 def _main(series: Sequence[Series]) -> tuple[list[Point], int | None]:
     """Return the training loss of the rank that matters: the first that is not finite, else the one that says most."""
     best: tuple[tuple[float, int], list[Point], int | None] | None = None
-    losses = [s for s in series if s.name == "loss" and s.split != "validation"]
-    for rank in dict.fromkeys(s.rank for s in losses):
-        own = [s for s in losses if s.rank == rank]
+    losses: dict[int | None, list[Series]] = {}
+    for one in series:
+        if one.name == "loss" and one.split != "validation":
+            losses.setdefault(one.rank, []).append(one)
+    for rank, own in losses.items():
         longest = max(own, key=lambda s: len(s.points))
         points = list(longest.points)
         # "Loss is nan, stopping" stands in another wording than the reports, and belongs to them.
@@ -301,7 +311,24 @@ def _finite_loss(made: Shape, points: list[Point]) -> None:
     features["loss_above_start"] = sum(value > highest for value in late) / len(late)
     features["loss_oscillation"] = _median([abs(b - a) for a, b in pairwise(v)]) / max(abs(_median(v)), 1e-12)
     features["loss_trend"] = _kendall(v)
+    _since_lowest(made, points, v)
     _repeats(made, points)
+
+
+def _since_lowest(made: Shape, points: list[Point], v: list[float]) -> None:
+    size = min(20, max(3, len(v) // 10))
+    if len(v) < 2 * size:
+        return
+    levels = [_median(v[i : i + size]) for i in range(len(v) - size + 1)]
+    at = min(range(len(levels)), key=levels.__getitem__)
+    lowest = at + size // 2
+    made.features["loss_over_lowest"] = _ratio(levels[at], levels[-1])
+    made.features["reports_since_lowest"] = float(len(v) - lowest)
+    if len(v) - lowest >= 3:
+        made.features["rise_since_lowest"] = _kendall(v[lowest:])
+    made.anchors["lowest"] = points[lowest].index
+    if (step := points[lowest].step) is not None:
+        made.summary["lowest_loss_step"] = int(step)
 
 
 def _flatness(v: list[float]) -> tuple[float, float, float]:
@@ -498,12 +525,26 @@ def _progress(features: dict[str, float], series: Sequence[Series], lines: Seque
         failed = failed or _ERROR_TEXT.search(line.text[:500]) is not None
         if failed or texts > 5:
             break
-    features["ends_in_progress"] = float(last >= 0 and texts <= 5 and not failed)
+    stalled = _stalled(reported, lines, last)
+    features["ends_in_progress"] = float(last >= 0 and texts <= 5 and not failed and not stalled)
     first_looked = max(0, last - _LOOKED_BACK)
     errors = [i for i in range(first_looked, last + 1) if _ERROR_TEXT.search(lines[i].text[:500])]
     features["error_lines"] = float(len(errors))
     since = errors[-1] if errors else -1
     features["reports_after_error"] = float(max((sum(p.index > since for p in s.points) for s in reported), default=0))
+
+
+def _stalled(reported: Sequence[Series], lines: Sequence[Line], last: int) -> bool:
+    """Whether the log goes on long after the last report: ten times the usual time between reports, and ten minutes at least."""
+    if last < 0 or lines[last].time is None:
+        return False
+    when = [t for i in sorted({p.index for s in reported for p in s.points})[-20:] if (t := lines[i].time) is not None]
+    gaps = sorted((b - a).total_seconds() for a, b in pairwise(when) if (a.tzinfo is None) == (b.tzinfo is None))
+    usual = gaps[len(gaps) // 2] if gaps else 0.0
+    for line in lines[last + 1 :]:
+        if line.time is not None and (line.time.tzinfo is None) == (when[-1].tzinfo is None):
+            return (line.time - when[-1]).total_seconds() > max(600.0, 10 * usual)
+    return False
 
 
 def _summarise(made: Shape, finite: list[Point], norms: list[Point], validation: list[Point]) -> None:

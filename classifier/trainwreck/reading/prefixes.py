@@ -164,6 +164,8 @@ def read_time(value: object) -> datetime | None:
             return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
+    if not -1e20 < value < 1e20:
+        return None
     for scale in (1, 10**3, 10**6, 10**9):
         if 1e9 <= value / scale < 4e9:
             return datetime.fromtimestamp(value / scale, UTC)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import io
 import lzma
 import os
 import re
 import stat
+import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +19,7 @@ from typing import Any, BinaryIO, cast
 
 import zstandard
 
-from trainwreck.errors import InputError, UsageError
+from trainwreck.errors import InputError, InputWarning, UsageError
 
 __all__ = ["MAX_FILES", "Hints", "Source", "find_sources", "hints"]
 
@@ -286,6 +288,8 @@ def _from_path(path: Path) -> list[Source]:
     if folder:
         return _in_folder(path)
     status = _regular(path)
+    if status.st_size and not _readable_text(path):
+        raise InputError(f"{path}: is a binary file, not a log; pass the text that the job printed")
     return [_file_source(path, str(path), status.st_size, "/".join(path.parts[-_HINT_PARTS:]))]
 
 
@@ -302,6 +306,9 @@ def _in_folder(folder: Path) -> list[Source]:
     seen: set[tuple[int, int]] = set()
     for path in sorted(_walk(folder), key=_natural):
         if len(found) == MAX_FILES:
+            warnings.warn(
+                f"{folder}: only the first {MAX_FILES:,} logs are read; pass a part of it", InputWarning, stacklevel=4
+            )
             break
         try:
             status = path.stat()
@@ -315,6 +322,9 @@ def _in_folder(folder: Path) -> list[Source]:
         seen.add((status.st_dev, status.st_ino))
         name = path.relative_to(folder).as_posix()
         found.append(_file_source(path, name, status.st_size, name))
+    if found and refused:
+        more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+        warnings.warn(f"{folder}: {refused[0]}{more} cannot be read and is left out", InputWarning, stacklevel=4)
     if found:
         return found
     if refused:
@@ -376,6 +386,15 @@ def _may_be_log(name: str) -> bool:
     if _NO_LOG.search(path.name) or path.stem in _NO_LOG_NAMES or name.startswith("events.out.tfevents"):
         return False
     return path.suffix != ".json" or bool(_JSON_LOGS.search(path.stem))
+
+
+def _readable_text(path: Path) -> bool:
+    """As `_holds_text`, with what cannot be opened left for reading it to say."""
+    with contextlib.suppress(OSError, InputError):
+        with path.open("rb") as stream:
+            packed = _compression(stream.read(8)) is not None
+        return packed or _holds_text(path)
+    return True
 
 
 def _holds_text(path: Path) -> bool:

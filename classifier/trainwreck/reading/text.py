@@ -22,6 +22,8 @@ _HEAD_CHARACTERS, _TAIL_CHARACTERS = 8_000, 2_000
 _LONGEST = _HEAD_CHARACTERS + _TAIL_CHARACTERS
 _LONGEST_RECORD = 2**20
 _BLANK_RUN = 3
+_MOST_PIECES = 2_000
+"""How many lines one physical line may hold."""
 _BARS_KEPT = 400
 """Of the states of a bar that carry changing metrics, at most about this many a physical line are kept, evenly."""
 
@@ -108,7 +110,7 @@ def _plain(text: str) -> str:
 
 _NO_LETTERS = re.compile(r"[\W\d_]+")
 _VALUES = re.compile(
-    r"[A-Za-z_][\w/.@-]{0,40}\s?[=:]\s?([-+]?(?:\d[\d.]*(?:[eE][-+]?\d+)?|nan|inf)\b)(?![\d.]*[%/:<])", re.I
+    r"[A-Za-z_][\w/.@-]{0,40}\s?[=:]\s?([-+]?(?:\d[\d.]*+(?:[eE][-+]?\d+)?|nan|inf)\b)(?![\d.]*[%/:<])", re.I
 )
 _BAR_END = re.compile(r"(?:\?|\d)\s?(?:[A-Za-z]{1,12}/s|s/[A-Za-z]{1,12})(?:, [^\[\]\r\n]{0,300})?\]")
 _OTHER_WRITER = re.compile(
@@ -136,7 +138,8 @@ def _states(row: str) -> list[str]:
             values = now
             metrics.append(number)
     step = -(-len(metrics) // _BARS_KEPT) or 1
-    return [parts[number] for number in sorted({*keep, *metrics[::step]})]
+    words_step = -(-len(keep) // _MOST_PIECES) or 1
+    return [parts[number] for number in sorted({0, last, *keep[::words_step], *metrics[::step]})]
 
 
 # Another process wrote before this one had ended its line.
@@ -223,14 +226,13 @@ def _without_wraps(rows: list[str]) -> list[str | None]:
         or min(len(ends), len(heads)) < 0.6 * len(breaks)
     ):
         return list(rows)
-    joined: list[str | None] = list(rows)
-    first = 0
+    joined: list[str | None] = [None] * len(rows)
+    first, parts = 0, [rows[0]]
     for number in range(1, len(rows)):
-        if len(rows[number - 1]) == width and not _FRESH.match(rows[number]):
-            joined[first] = f"{joined[first]}{rows[number]}"
-            joined[number] = None
-        else:
-            first = number
+        if len(rows[number - 1]) != width or _FRESH.match(rows[number]):
+            joined[first], first, parts = "".join(parts), number, []
+        parts.append(rows[number])
+    joined[first] = "".join(parts)
     return joined
 
 
@@ -271,6 +273,10 @@ _HOST_KEYS = ("host", "hostname", "node", "pod", "pod_name")
 _METRIC_KEY = re.compile(r"loss|grad|norm|lr|learning_rate|accuracy|acc|ppl|perplexity|nan|overflow", re.I)
 
 
+# JSON may escape half a character; nothing that encodes text takes it.
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 @dataclass(frozen=True, slots=True)
 class _Record:
     """A structured log record: its message and what it says about itself."""
@@ -294,11 +300,12 @@ def _record(text: str) -> _Record | None:
         return None
     if not isinstance(fields, dict) or (message := _message(fields)) is None:
         return None
+    message = _SURROGATE.sub("\ufffd", message)
     for key in _TROUBLE_KEYS:
         value = fields.get(key)
         if isinstance(value, dict):
             value = value.get("stack_trace") or value.get("message")
-        if isinstance(value, str) and value.strip() and value not in message:
+        if isinstance(value, str) and value.strip() and (value := _SURROGATE.sub("\ufffd", value)) not in message:
             message = f"{message}\n{value}"
     rank = fields.get("rank", fields.get("global_rank"))
     host = next((value for key in _HOST_KEYS if isinstance(value := fields.get(key), str) and value), None)
@@ -306,7 +313,7 @@ def _record(text: str) -> _Record | None:
     return _Record(
         message=message,
         rank=rank if isinstance(rank, int) and not isinstance(rank, bool) and 0 <= rank < 10**6 else None,
-        host=clean(host)[:80] if host else None,
+        host=_SURROGATE.sub("\ufffd", clean(host))[:80] if host else None,
         time=next((time for key in _TIME_KEYS if key in fields and (time := read_time(fields[key]))), None),
         level=level_name(level),
         metrics=any(isinstance(value, (int, float)) and _METRIC_KEY.search(key) for key, value in fields.items()),
@@ -375,7 +382,11 @@ def _docker(row: str) -> tuple[str, str, str] | None:
     time = fields.get("time")
     if "stream" not in fields:
         return None
-    return log, str(fields["stream"]), time if isinstance(time, str) and read_time(time) else ""
+    return (
+        _SURROGATE.sub("\ufffd", log),
+        str(fields["stream"]),
+        time if isinstance(time, str) and read_time(time) else "",
+    )
 
 
 # --- the rest of a line ----------------------------------------------------------------------------------------------
@@ -421,6 +432,8 @@ class _Calendar:
 
     def place(self, time: datetime) -> datetime:
         """Return `time` in the year, or on the day, that the log was at; unchanged when the log has said neither."""
+        if self.known and not 1970 <= self.known.year <= 2200:
+            self.known = None  # Go's and .NET's zero time is no date to reckon from
         if time.year == UNKNOWN_YEAR and self.known:
             try:
                 time = time.replace(year=self.known.year)
@@ -492,7 +505,7 @@ def read_lines(
         message = prefix.text
         start = message[:1]
         if start == "{" and message[1:2] in ('"', " ") and (record := _record(message)):
-            for piece in _plain(record.message).rstrip("\n").replace("\r", "\n").split("\n"):
+            for piece in _plain(record.message).rstrip("\n").replace("\r", "\n").split("\n", _MOST_PIECES):
                 # What a program printed was collected with the prefix that its launcher gave it.
                 inner = split_prefix(piece, labels=False)
                 add(number, inner.text, piece, _within(prefix, inner), record)
@@ -501,7 +514,8 @@ def read_lines(
         elif start in _BOX or (start == " " and message.lstrip()[:1] in _BOX):
             add(number, _unboxed(message), quote, prefix)
         elif "\\n  File" in message:
-            for piece in _ESCAPED_LINE_END.split(message):
+            quote = quote[:_LONGEST]
+            for piece in _ESCAPED_LINE_END.split(message, _MOST_PIECES):
                 add(number, piece.replace("\\t", "\t").replace('\\"', '"').replace("\\'", "'"), quote, prefix)
         else:
             add(number, message, quote, prefix)
@@ -522,10 +536,9 @@ def read_lines(
         original = rows[index] if quote is None else quote
         several = "%|" in row or row.find("[rank", 1) > 0 or row.find("Traceback (", 1) > 0
         if "\r" in row or (several and '{"' not in row):  # a JSON record is one thing, whatever its message holds
-            original = original.replace("\r", "")
             for state in _states(row):
                 for piece in _unglued(state):
-                    say(number, piece, piece if piece in original else original)
+                    say(number, piece, piece if quote is None else original)
             continue
         if row.startswith("==> ") and (header := _FILE_HEADER.match(row)):
             path = header[1]
