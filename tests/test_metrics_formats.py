@@ -36,6 +36,7 @@ FORMS = [
     ("hf nan filter", "{'loss': '0', 'grad_norm': 'nan', 'epoch': '0.3'}", "grad_norm", "", [math.nan]),
     ("hf eval", "{'eval_loss': 1.03, 'eval_accuracy': 0.81, 'epoch': 1.0}", "loss", "validation", [1.03]),
     ("hf eval metric", "{'eval_loss': 1.03, 'eval_accuracy': 0.81}", "accuracy", "validation", [0.81]),
+    ("table, |g|", "step   loss     |g|\n100    3.21   0.51\n200    3.05   0.48", "grad_norm", "", [0.51, 0.48]),
     ("json", '{"step": 7, "loss": NaN, "grad_norm": 0.2, "lr": 9e-05}', "loss", "", [math.nan]),
     ("json strings", '{"epoch": 1, "loss": "8.1", "num_updates": "2400", "gnorm": "1.3"}', "grad_norm", "", [1.3]),
     (

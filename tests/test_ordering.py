@@ -39,6 +39,14 @@ def test_a_chain_is_one_incident_that_stands_at_its_inner_exception(as_lines):
     assert [h.index for h in found[0].hits] == [3, 10]
 
 
+def test_an_exception_that_is_ignored_at_shutdown_is_no_incident(as_lines):
+    text = "Exception ignored in: <function Loader.__del__ at 0x7f>\nTraceback (most recent call last):\n"
+    text += '  File "a.py", line 3, in __del__\nAssertionError: can only test a child process'
+    found, records = order(as_lines(text), "can only test")
+    assert len(records) == 1
+    assert found == []
+
+
 def test_printed_times_beat_the_order_of_the_file():
     lines = [
         line(1, "launcher: second failure", time=START + timedelta(seconds=9), speaker="b"),

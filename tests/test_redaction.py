@@ -27,6 +27,9 @@ JWT = "eyJ" + "hbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0
 WANDB = "0123456789abcdef" + "0123456789abcdef01234567"
 
 SECRETS = [
+    ("password=swordfish", "swordfish"),
+    ("password=correct.horse.battery", "correct.horse.battery"),
+    ('password="my_dog_rex"', "my_dog_rex"),
     ("DB_PASS=hunter22", "hunter22"),
     ("CI_JOB_TOKEN=64_ZyxWvUtsRq", "64_ZyxWvUtsRq"),
     ("npm ERR! npm_" + "aB3dE6gH9j" * 4, "npm_" + "aB3dE6gH9j" * 4),
@@ -98,6 +101,8 @@ def test_secret_is_masked_and_the_rest_stays(line: str, secret: str) -> None:
 
 
 HARMLESS = [
+    "password=${DB_PASSWORD} password=args.password password=getpass() password=None password='***' pwd=/home/u",
+    "password: must contain 8 characters, password=<your password>",
     "forward_pass: 3 ms, backward_pass=12.3, two_pass: True",
     "EOS_TOKEN=<|endoftext|> PAD_TOKEN=padding_token_1",
     "ValueError: token ids must be below 32000",

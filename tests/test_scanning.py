@@ -38,6 +38,11 @@ def test_a_line_that_announces_another_try_names_no_mechanism_for_certain(as_lin
     assert [h.specific for h in scan(lines, make_fingerprint("a", "the needle"))] == [False, False, True]
 
 
+def test_a_counter_or_switch_named_after_a_failure_is_none(as_lines):
+    lines = as_lines("the needle: 0\nthe needle: none found\nthe needle: off, fine\nthe needle: 3\nthe needle")
+    assert [h.index for h in scan(lines, make_fingerprint("a", "the needle"))] == [3, 4]
+
+
 def test_unless_and_when_narrow_a_pattern(as_lines):
     lines = as_lines("wanted 8, free 4\nwanted 8, free 40\nwanted 9, free 1 (retrying)")
     fingerprint = make_fingerprint(

@@ -18,6 +18,8 @@ __all__ = ["Incident", "dated", "failing_rank", "incidents"]
 
 CARRY_LINES = 400
 """How far back a line without a time may look for one of its own process: a traceback has one stamp, if any, at its head."""
+IGNORED = "Exception ignored in"
+"""How CPython announces an exception that ends nothing, mostly while it shuts down."""
 AFTER_LINES = 12
 """How far after a line without a prefix the process that printed it may be expected to speak."""
 
@@ -42,10 +44,13 @@ def incidents(lines: Sequence[Line], records: Sequence[ExceptionRecord], hits: S
     chain_of = {number: root_of(records, number) for number in range(len(records))}
     chains: dict[int, list[int]] = {}
     for number, root in chain_of.items():
-        chains.setdefault(root, []).append(number)
+        if not lines[records[number].members[0]].text.startswith(IGNORED):
+            chains.setdefault(root, []).append(number)
     in_chain: dict[int, list[Hit]] = {}
     alone: dict[int, list[Hit]] = {}
     for hit in hits:
+        if hit.exception is not None and chain_of[hit.exception] not in chains:
+            continue
         if hit.exception is not None:
             in_chain.setdefault(chain_of[hit.exception], []).append(hit)
         elif hit.role in ("root", "collateral"):

@@ -109,6 +109,7 @@ _PLACEHOLDERS = frozenset((
     "token", "tokens", "key", "keys", "password", "secret", "secretstr", "value", "type", "id", "name", "file",
     "path", "auto",
 ))  # fmt: skip
+_PASSWORDS = frozenset(("password", "pass", "passwd", "passphrase", "passcode", "pwd"))
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 _SEGMENTS = re.compile(r"[^A-Za-z0-9]+")
 _WORD_NUMBER = re.compile(r"[A-Za-z]+\d{0,6}\Z|\d+[A-Za-z]{0,3}\Z")
@@ -221,6 +222,12 @@ def _secret_kind(text: str, head: re.Match[str], owner: str, value: str, end: in
     if flag and not _FLAG.search(text, max(0, head.start() - 49), head.start()):
         # `password X` is how .netrc writes it; in prose any word may follow.
         return "password" if name == "password" and not owner and _secretive(value) else ""
+    if name in _PASSWORDS and "=" in separator and "\n" not in separator:
+        return (
+            ""
+            if (name == "pass" and not owner.isupper()) or _no_password(name, text, value, end, quoted)
+            else "password"
+        )
     if "\n" in separator or _placeholder(value):
         return ""
     if not quoted and _is_code(text, head, value, end, separator):
@@ -243,6 +250,22 @@ def _secret_kind(text: str, head: re.Match[str], owner: str, value: str, end: in
         # `pwd` is also the working directory.
         return "" if name == "pwd" and ("/" in value or "\\" in value) else "password"
     return "api key" if name == "apikey" else "key" if len(value) >= 6 else ""
+
+
+def _no_password(name: str, text: str, value: str, end: int, quoted: bool) -> bool:
+    """Whether what stands behind `password=` is none: nothing, a placeholder as a whole, a variable, a call."""
+    plain = value.strip().lower()
+    if plain in ("", "$", "%") or plain in _PLACEHOLDERS or set(plain) <= set("*x.•#_-") or plain.startswith("[masked"):
+        return True
+    if re.fullmatch(
+        r"<[^<>]{0,60}>|\$\{?\w{1,60}\}?|%\(\w{1,60}\)s|\{\w{0,60}\}|your[_-]?\w{0,20}password\w{0,20}", plain
+    ):
+        return True
+    if name == "pwd" and ("/" in value or "\\" in value):
+        return True  # the working directory
+    return not quoted and (
+        text[end : end + 1] == "(" or bool(re.search(r"(?:^|[._])(?:password|passwd|pwd|pass|getpass)$", plain))
+    )
 
 
 def _is_code(text: str, head: re.Match[str], value: str, end: int, separator: str) -> bool:

@@ -35,6 +35,8 @@ HITS_A_FINGERPRINT = 200
 """Matches of one fingerprint that are kept: the first ones. A log that repeats a message a million times adds nothing."""
 
 
+_NONE_OF_IT = r"(?i)^['\"]?:\s?(?:0+|none|false|off|no\s*$)(?:\s|[,;.|)\]}]|$)"
+"""A counter or a switch named after a failure: `skipped steps: 0`."""
 _NUMBERED = re.compile(r"^(?:-{2,}>|>|❱)?\s*\d{1,7}\s*(?:│\s?)?")
 """How notebooks and rich number a line of source."""
 _TRIES_AGAIN = (
@@ -106,7 +108,7 @@ class Scanner:
         count: defaultdict[str, int] = defaultdict(int)
         for row, literals in candidates:
             index, text = (row, texts[row]) if row < len(texts) else joined[row - len(texts)]
-            for fingerprint in dict.fromkeys(f for literal in literals for f in self._by_literal[literal]):
+            for fingerprint in dict.fromkeys(f for literal in sorted(literals) for f in self._by_literal[literal]):
                 if (fingerprint.id, index) in found or count[fingerprint.id] >= HITS_A_FINGERPRINT:
                     continue
                 number = owner.get(index)
@@ -159,7 +161,7 @@ def _match(
 ) -> Hit | None:
     assert fingerprint.pattern is not None
     match = _compiled(fingerprint.pattern).search(text)
-    if match is None:
+    if match is None or (record is None and _found(_NONE_OF_IT, text[match.end() : match.end() + 12])):
         return None
     # The level was set aside with the prefix, and `unless` may speak of it.
     if fingerprint.unless and _found(fingerprint.unless, f"{level}: {text}" if level else text):

@@ -45,7 +45,7 @@ to the peak of the finite series |
 | zeros_at_end | how many losses at the end are exactly 0 after losses that were not |
 | norm_max, norm_last | largest and last finite norm |
 | lr_last, lr_max, lr_at_event, lr_rising_at_event, lr_zero | learning rate; at the event, the jump, or the end; \
-1 if it was still rising there; 1 if each printed rate is 0 |
+1 if it was still rising there; 1 if no printed rate is above 1e-10 |
 | accuracy_max, accuracy_range | training accuracy, or that of the validation |
 | repeats_exactly | whole epochs (three reports or more, not all the same) that repeat the one before to the digit |
 | first_step, last_step, steps_total, first_epoch, epochs_total | of the training loss |
@@ -440,7 +440,7 @@ def _rates(made: Shape, points: list[Point]) -> None:
     features = made.features
     features["lr_last"] = points[-1].value
     features["lr_max"] = max(p.value for p in points)
-    features["lr_zero"] = float(len(points) >= 3 and features["lr_max"] == 0)
+    features["lr_zero"] = float(len(points) >= 3 and features["lr_max"] <= 1e-10)
     event = made.anchors.get("event", points[-1].index)
     until = [p.value for p in points if p.index <= event] or [points[0].value]
     features["lr_at_event"] = until[-1]
