@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +12,11 @@ from trainwreck.diagnosis import Line
 from trainwreck.taxonomy import Entry, Fingerprint, Taxonomy
 from trainwreck.taxonomy_build import required_literals
 
+_COUNTER = itertools.count()
+
 
 def make_fingerprint(label: str, pattern: str, role: str = "root", specific: bool = True, **more: Any) -> Fingerprint:
-    name = f"{label}/{abs(hash((pattern, role, specific, str(more)))) % 10**8}"
+    name = f"{label}/{next(_COUNTER)}"
     return Fingerprint(
         id=name, label=label, role=role, specific=specific, pattern=pattern, literals=required_literals(pattern), **more
     )

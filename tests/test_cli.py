@@ -40,6 +40,7 @@ NO_JOB = "It was the best of times, it was the worst of times.\n"
 
 ENTRIES = {
     "memory/gpu-out-of-memory": """
+stub: true
 title: The GPU is full
 owner: code
 retry: stop

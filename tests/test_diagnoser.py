@@ -286,7 +286,7 @@ PROGRESS = "".join(f"step {n} loss {4 - n / 20:.3f} grad_norm 1.0 lr 1e-4\n" for
             + "[rank0]: step 40 loss 2.0\n" * 4
         },
     ],
-    ids=["err before out", "out before err", "torchrun", "ranks", "interleaved"],
+    ids=["err before out", "out before err", "torchrun", "ranks", "local ranks", "actors", "interleaved"],
 )
 def test_progress_of_others_does_not_make_a_dead_job_healthy(tmp_path, files):
     assert DIAGNOSER.diagnose(layout(tmp_path, files)).label == "gpu-out-of-memory"
@@ -363,3 +363,48 @@ def test_a_binary_file_is_refused(tmp_path):
     program.write_bytes(b"\x7fELF" + bytes(range(256)) * 40 + b"No space left on device\0")
     with pytest.raises(InputError, match="binary"):
         DIAGNOSER.diagnose(program)
+
+
+def test_modes_trade_answers_for_certainty():
+    general = "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nKeyError: 'labels'\n"
+    precise, guess = trainwreck.Diagnoser(mode="precise"), trainwreck.Diagnoser(mode="best-guess")
+    assert DIAGNOSER.diagnose(general).label == "key-error"
+    unsure = precise.diagnose(general)
+    assert (unsure.label, unsure.unknown_because, unsure.alternatives[0][0]) == ("unknown", "ambiguous", "key-error")
+    assert unsure.first_failure.line == 3
+    assert precise.diagnose(OOM).label == "gpu-out-of-memory"
+    echoed = (
+        "[rank1]: Traceback (most recent call last):\n"
+        '[rank1]:   File "/app/train.py", line 7, in step\n'
+        "[rank1]: RuntimeError: replay buffer checksum differs\n"
+        "failed (exitcode: 1) local_rank: 1 (pid: 412) of binary: /usr/bin/python\n"
+    )
+    assert DIAGNOSER.diagnose(echoed).label == "unknown"
+    assert guess.diagnose(echoed).label == "collateral-exit"
+    with pytest.raises(UsageError, match="balanced"):
+        trainwreck.Diagnoser(mode="bold")
+
+
+def test_small_files_leave_their_share_to_the_large_one(tmp_path):
+    filler = "2026-01-01 00:00:00 INFO worker: nothing to see in this line at all\n" * 6_000
+    (tmp_path / "main.log").write_text(filler + OOM + filler[: len(filler) // 2])
+    for number in range(700):
+        (tmp_path / f"node{number}.txt").write_text("started\n")
+    assert DIAGNOSER.diagnose(tmp_path).label == "gpu-out-of-memory"
+
+
+def test_a_later_failure_that_nothing_knows_is_not_explained_by_one_that_was_survived():
+    strange = 'Traceback (most recent call last):\n  File "/app/t.py", line 9, in go\nFrobError: wheel came off\n'
+    found = DIAGNOSER.diagnose(f"{PROGRESS}{OOM}restarting\n{PROGRESS}{strange}")
+    assert (found.label, found.unknown_because) == ("unknown", "not_covered")
+    assert "FrobError" in found.first_failure.text
+
+
+def test_a_run_that_diverged_before_its_time_limit_failed_by_its_numbers():
+    losses = [3.0 - n / 40 for n in range(40)] + [2.4, 4.0, 7.5, 9.8, 9.9, 9.9, 9.9, 9.9]
+    norms = [1.0] * 40 + [9, 80, 500, 900, 20, 3, 2, 2]
+    log = "".join(
+        f"step {n} loss {a:.3f} grad_norm {b:.2f} lr 3e-4\n" for n, (a, b) in enumerate(zip(losses, norms, strict=True))
+    )
+    log += "slurmstepd: error: *** JOB 88 ON a1 CANCELLED AT 2026-05-02T10:00:00 DUE TO TIME LIMIT ***\n"
+    assert DIAGNOSER.diagnose(log).label == "transformer-divergence"

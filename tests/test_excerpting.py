@@ -119,3 +119,31 @@ def test_progress_is_told_in_bytes(tmp_path):
     (source,) = find_sources(path)
     excerpt(source, SCANNER, LIMIT, told.append)
     assert sum(told) == path.stat().st_size
+
+
+def test_lines_longer_than_a_block_keep_their_numbers(tmp_path):
+    rows = [
+        f"line {n} " + ("x" * 50_000 if n % 5 == 0 else "short") + (" the needle" if n % 3 == 0 else "")
+        for n in range(1, 300)
+    ]
+    path = tmp_path / "wide.log"
+    path.write_text("\n".join(rows) + "\n")
+    (source,) = find_sources(path)
+    lines = excerpt(source, SCANNER, 64 * BLOCK)
+    assert len(lines) > 20
+    for line in lines:
+        if line.quote.startswith("line "):
+            assert line.quote.startswith(f"line {line.number} ")
+
+
+def test_a_rare_literal_is_read_before_the_neighbours_of_common_ones(tmp_path):
+    words = [f"marker{n:02d}" for n in range(40)]
+    many = Scanner(make_taxonomy(make_entry("a", *(make_fingerprint("a", w) for w in (*words, "the needle")))))
+    rows = [
+        f"{FILLER[0].strip()} {words[n % 40]}\n" if n < 60_000 and n % 37 == 0 else FILLER[0] for n in range(150_000)
+    ]
+    rows[80_000] = "here is the needle\n"
+    path = tmp_path / "big.log"
+    path.write_text("".join(rows))
+    (source,) = find_sources(path)
+    assert 80_001 in {line.number for line in excerpt(source, many, LIMIT)}

@@ -61,6 +61,14 @@ def test_fill_uses_the_fact_or_the_words_and_leaves_code_alone():
     assert facts.placeholders(template) == {"need_bytes", "other_name"}
 
 
+def test_a_clause_is_said_only_where_the_log_gave_all_its_facts():
+    template = "Free space.[[ {path_path} is full, {need_bytes} are missing.]] Then `if [[ -f x ]]; then` go on."
+    assert facts.fill(template, {}) == "Free space. Then `if [[ -f x ]]; then` go on."
+    told = facts.fill(template, {"path_path": "/data", "need_bytes": 2**30})
+    assert told == "Free space. /data is full, 1 GiB are missing. Then `if [[ -f x ]]; then` go on."
+    assert facts.placeholders(template) == {"path_path", "need_bytes"}
+
+
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [

@@ -133,5 +133,16 @@ def test_a_launchers_local_rank_is_no_global_one_where_there_are_several_hosts()
     assert rank_of([line(1, "x"), line(2, "y", host="node0"), said]) is None
 
 
+def test_nccl_tells_which_rank_sits_on_a_device():
+    start = line(1, "comm 0x1 rank 27 nranks 32 cudaDev 3 busId 9b000 - Init COMPLETE", host="node07", local_rank=3)
+    assert rank_of([line(2, "NCCL WARN x", host="node07", local_rank=3), start]) == 27
+    assert rank_of([line(2, "NCCL WARN x", host="node07", local_rank=2), start]) is None
+
+
+def test_the_rank_of_another_host_is_not_taken_for_that_of_a_line_without_one():
+    lines = [line(1, "it died", host="trainer-3"), line(2, "a warning", host="trainer-0", rank=0)]
+    assert rank_of(lines) is None
+
+
 def test_where_nothing_tells_the_rank_there_is_none(as_lines):
     assert rank_of(as_lines("it died")) is None

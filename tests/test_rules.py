@@ -155,6 +155,13 @@ def test_an_exception_that_nothing_knows_is_unknown_and_not_healthy(as_lines):
     assert verdict.index is not None
 
 
+def test_an_error_at_the_end_that_nothing_knows_is_quoted():
+    lines = [Line(number=n, text=f"step {n}", quote="") for n in range(1, 4)]
+    lines.append(Line(number=4, text="stage 3 aborted: checksum differs", quote="", level="ERROR"))
+    (verdict,) = judge(lines)
+    assert (verdict.label, verdict.unknown_because, verdict.index) == ("unknown", "not_covered", 3)
+
+
 def test_text_that_no_job_prints_is_unknown_and_not_healthy(as_lines):
     (verdict,) = judge(as_lines("It was the best of times,\nit was the worst of times,"))
     assert (verdict.label, verdict.unknown_because) == ("unknown", "not_a_job_log")

@@ -20,8 +20,10 @@ _WORK = re.compile(
     r"(?:, NumelIn=(?P<given>\d{1,18}), NumelOut=(?P<taken>\d{1,18}))?"
 )
 _GROUP = re.compile(r"PG (?:ID (\d{1,9}) PG )?GUID (\d{1,18})")
-# Operations whose sizes may differ between ranks, or that are between two of them.
-_UNEVEN = re.compile(r"ALL_?TO_?ALL|SEND|RECV|SCATTER|COALESCED|^GATHER|BROADCAST_OOP")
+# Operations whose sizes may differ between ranks.
+_UNEVEN = re.compile(r"ALL_?TO_?ALL|SCATTER|^GATHER|BROADCAST_OOP")
+_BETWEEN_TWO = re.compile(r"SEND|RECV|COALESCED")
+"""Operations that two ranks do differently by nature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ def pending(lines: Sequence[Line]) -> list[Pending]:
     for index, line in enumerate(lines):
         if line.rank is None or "(SeqNum=" not in line.text:
             continue
-        if match := _WORK.search(line.text[:4_000]):
+        if (match := _WORK.search(line.text[:4_000])) and not _BETWEEN_TWO.search(match["operation"]):
             group = _GROUP.search(line.text[:4_000])
             uneven = match["given"] is None or _UNEVEN.search(match["operation"])
             found.append(
@@ -77,5 +79,8 @@ def features(lines: Sequence[Line]) -> tuple[dict[str, float], dict[str, int]]:
             parties[one.operation, one.size].append(one)
         if len(parties) > 1:
             smallest = min(parties.values(), key=len)
+            # Without a group, ranks of several groups may share a number: then only one against many says anything.
+            if not smallest[0].group and (len(smallest) > 1 or len(ranks) < 3):
+                continue
             return {"ranks_disagree": 1.0}, {"disagreement": smallest[0].index}
     return ({"ranks_disagree": 0.0}, {}) if reported else ({}, {})

@@ -71,7 +71,7 @@ def holds(expression: str, values: Mapping[str, Any]) -> bool:
     """
     try:
         return bool(_evaluate(_parse(expression), values))
-    except (_MissingError, ZeroDivisionError, TypeError, OverflowError):
+    except (_MissingError, ZeroDivisionError, TypeError, OverflowError, RecursionError):
         return False
 
 
@@ -79,7 +79,7 @@ def calculate(expression: str, values: Mapping[str, Any]) -> Any:
     """Return what `expression` comes to, or None when a name in it has no value."""
     try:
         return _evaluate(_parse(expression), values)
-    except (_MissingError, ZeroDivisionError, TypeError, OverflowError):
+    except (_MissingError, ZeroDivisionError, TypeError, OverflowError, RecursionError):
         return None
 
 
@@ -117,5 +117,5 @@ def _evaluate(node: ast.expr, values: Mapping[str, Any]) -> Any:
 def _truth(node: ast.expr, values: Mapping[str, Any]) -> bool:
     try:
         return bool(_evaluate(node, values))
-    except (_MissingError, ZeroDivisionError, TypeError, OverflowError):
+    except (_MissingError, ZeroDivisionError, TypeError, OverflowError, RecursionError):
         return False

@@ -10,7 +10,7 @@ from typing import Any
 from trainwreck import collectives, tracebacks
 from trainwreck.bundle import Bundle, load_bundle
 from trainwreck.diagnosis import Diagnosis, Evidence, ExceptionRecord, FirstFailure, Fix, Hit, Line, Role
-from trainwreck.errors import InputError, InputWarning
+from trainwreck.errors import InputError, InputWarning, UsageError
 from trainwreck.excerpting import excerpt
 from trainwreck.facts import fill
 from trainwreck.metrics.formats import read_series
@@ -19,7 +19,7 @@ from trainwreck.ordering import dated, failing_rank, incidents
 from trainwreck.reading.sources import Source, find_sources
 from trainwreck.reading.text import read_lines
 from trainwreck.redaction import redact
-from trainwreck.rules import Verdict, decide
+from trainwreck.rules import MODES, Mode, Verdict, decide, settle
 from trainwreck.scanning import Scanner, numeric_hits
 
 __all__ = ["Diagnoser"]
@@ -40,14 +40,19 @@ Target = str | bytes | Path | Source | Sequence[Path]
 class Diagnoser:
     """A loaded bundle, ready to diagnose. Safe to share between threads."""
 
-    def __init__(self, model: str | Path | None = None, *, redact: bool = True) -> None:
+    def __init__(self, model: str | Path | None = None, *, mode: Mode = "balanced", redact: bool = True) -> None:
         """Load `model`, a bundle folder (default: the one that ships).
 
-        With `redact`, secrets that stand in the log are masked in everything a Diagnosis holds. Raises BundleError.
+        `mode` is `precise` (no answer below a confidence of 0.9), `balanced`, or `best-guess` (a candidate rather than `unknown`).
+        With `redact`, secrets that stand in the log are masked in everything a Diagnosis holds. Raises BundleError, and UsageError for
+        a mode that does not exist.
         """
+        if mode not in MODES:
+            raise UsageError(f"there is no mode {mode!r}; there are {', '.join(MODES)}")
         self.bundle: Bundle = load_bundle(None if model is None else Path(model))
         self.taxonomy = self.bundle.taxonomy
         self._scanner = Scanner(self.taxonomy)
+        self._mode: Mode = mode
         self._redact = redact
 
     def diagnose(self, log: Target) -> Diagnosis:
@@ -77,7 +82,7 @@ class Diagnoser:
         """
         lines: list[Line] = []
         sources = find_sources(log)
-        share = min(READ_WHOLE_BYTES, max(LEAST_BYTES, JOB_BYTES // max(len(sources), 1)))
+        share = _share([source.size or 0 for source in sources])
         for number, source in enumerate(sources):
             try:
                 lines += self._read(source, share, advance)
@@ -96,7 +101,8 @@ class Diagnoser:
         verdicts = decide(
             self.taxonomy, lines, records, hits, incidents(lines, records, hits), shape, self.bundle.precision
         )
-        return [self._diagnosis(verdict, lines, records, shape) for verdict in verdicts]
+        settled = [settle(verdict, self._mode, self.bundle.precision) for verdict in verdicts]
+        return [self._diagnosis(verdict, lines, records, shape) for verdict in settled]
 
     def _read(self, source: Source, share: int, advance: Callable[[int], None] | None) -> list[Line]:
         data = source.read(share + 1)
@@ -119,7 +125,11 @@ class Diagnoser:
                 facts.setdefault(name, mask(value) if isinstance(value, str) else value)
         fingerprint = self.taxonomy.by_fingerprint[verdict.hit.fingerprint] if verdict.hit else None
         content = entry.content
+        first = _first_failure(verdict, lines, records, bool(content.get("whole_job")), mask)
         told = {**shape.summary, **facts}
+        if first is not None and first.rank is not None:
+            told["failing_rank"] = first.rank
+        fixes = {**content.get("fix", {}), **dict(fingerprint.fix if fingerprint else ())}
         wanted = [label for label, _ in verdict.alternatives]
         questions = sorted(
             content.get("tell_apart", ()), key=lambda q: wanted.index(q["id"]) if q["id"] in wanted else 99
@@ -131,7 +141,7 @@ class Diagnoser:
             confidence=verdict.confidence,
             source=verdict.source,
             alternatives=verdict.alternatives,
-            first_failure=_first_failure(verdict, lines, records, bool(content.get("whole_job")), mask),
+            first_failure=first,
             evidence=_evidence(verdict, lines, records, shape, mask),
             collateral=_quotes([(hit.index, "collateral") for hit in verdict.echoes], lines, mask)[:COLLATERAL_LINES],
             exception=_exception(verdict, records, mask),
@@ -141,7 +151,7 @@ class Diagnoser:
             retry=(fingerprint and fingerprint.retry) or entry.retry,  # type: ignore[arg-type]
             retry_reason=(fingerprint and fingerprint.retry_reason) or content.get("retry_reason", ""),
             entry={**content, "owner": (fingerprint and fingerprint.owner) or entry.owner},
-            fix=Fix(**{name: fill(text, told) for name, text in content.get("fix", {}).items()}),
+            fix=Fix(**{name: fill(text, told) for name, text in fixes.items()}),
             confirm=tuple(fill(step, told) for step in content.get("confirm", ())),
             verify=fill(content.get("verify", ""), told),
             questions=tuple(questions),
@@ -154,6 +164,17 @@ class Diagnoser:
             bundle={"name": self.bundle.name, "digest": self.bundle.digest},
             taxonomy_version=self.taxonomy.version,
         )
+
+
+def _share(sizes: Sequence[int]) -> int:
+    """How many bytes of each file may be read: small ones leave what they do not need to the large ones."""
+    left, share = JOB_BYTES, READ_WHOLE_BYTES
+    for count, size in zip(range(len(sizes), 0, -1), sorted(sizes), strict=True):
+        share = left // count
+        if size > share:
+            break
+        left -= size
+    return min(READ_WHOLE_BYTES, max(LEAST_BYTES, share))
 
 
 def _of_one_process(verdict: Verdict, lines: Sequence[Line]) -> list[Hit]:

@@ -11,6 +11,7 @@ import codecs
 import io
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import IO, BinaryIO, cast
 
 import ahocorasick_rs
@@ -54,23 +55,27 @@ def excerpt(source: Source, scanner: Scanner, limit: int, advance: Callable[[int
     marks = _survey(source, scanner, advance)
     lines: list[Line] = []
     with _open(source) as stream:
-        position = 0
+        position, number = 0, 1
         for first, last in _runs(_choose(marks, max(2, limit // BLOCK))):
-            start = first * BLOCK
-            position = _skip_to(stream, position, max(0, start - 1))
-            data = _read_exactly(stream, (last + 1) * BLOCK - position)
+            start, end = first * BLOCK, (last + 1) * BLOCK
+            if position >= end:
+                continue  # the run before ended with a line that reached over all of this one
+            whole = start == 0 or position >= start  # such a line reached into it: a line of its own begins here
+            if position < start:
+                position = _skip_to(stream, position, start - 1)
+                number = marks.lines_before[first] + 1
+            data = _read_exactly(stream, end - position)
             position += len(data)
             if not data.endswith(b"\n"):
                 rest = stream.readline(LONGEST_LINE_END)
                 data += rest
                 position += len(rest)
-            number = marks.lines_before[first] + 1
-            if start:
-                head, newline, whole = data.partition(b"\n")
+            if not whole:
+                head, newline, after = data.partition(b"\n")
                 if not head:
-                    data = whole  # the block began with a line of its own
+                    data = after  # the block began with a line of its own
                 elif newline:
-                    data, number = whole, number + 1
+                    data, number = after, number + 1
             lines += read_lines(
                 data,
                 file=source.name,
@@ -79,6 +84,7 @@ def excerpt(source: Source, scanner: Scanner, limit: int, advance: Callable[[int
                 host=source.host,
                 first_number=number,
             )
+            number += data.count(b"\n")
     return lines
 
 
@@ -92,12 +98,17 @@ class _Marks:
         self.last: list[deque[int]] = [deque(maxlen=OCCURRENCES) for _ in range(literals)]
 
 
+@lru_cache(maxsize=8)
+def _automaton(scanner: Scanner) -> tuple[tuple[str, ...], ahocorasick_rs.BytesAhoCorasick]:
+    """The literals of the scanner and the heads of failures, once for all files of a job."""
+    literals = tuple(dict.fromkeys([*_HEADS, *scanner.literals]))
+    encoded = [literal.encode() for literal in literals]
+    return literals, ahocorasick_rs.BytesAhoCorasick(encoded, implementation=ahocorasick_rs.Implementation.DFA)
+
+
 def _survey(source: Source, scanner: Scanner, advance: Callable[[int], None] | None) -> _Marks:
-    literals = list(dict.fromkeys([*_HEADS, *scanner.literals]))
+    literals, automaton = _automaton(scanner)
     longest = max(map(len, literals))
-    automaton = ahocorasick_rs.BytesAhoCorasick(
-        [literal.encode() for literal in literals], implementation=ahocorasick_rs.Implementation.DFA
-    )
     marks = _Marks(len(literals))
     block, ends, tail = 0, 0, b""
     with _open(source) as stream:
@@ -134,15 +145,19 @@ def _choose(marks: _Marks, budget: int) -> list[int]:
     add(range(int(budget * HEAD)))
     if stride := int(budget * STRIDE):
         add(range(0, total, max(1, total // stride)))
-    # In rounds, so that a literal that stands everywhere cannot use up what rare ones need.
-    rounds = [
-        [where for found in source if len(found) > turn for where in [found[turn] if forwards else found[-1 - turn]]]
+    # In rounds, and rare literals first, so that one that stands everywhere cannot use up what others need.
+    rare_first = sorted(
+        range(len(marks.first)), key=lambda literal: len(marks.first[literal]) + len(marks.last[literal])
+    )
+    hits = [
+        found[turn] if forwards else found[-1 - turn]
         for turn in range(OCCURRENCES)
-        for source, forwards in ((marks.first, True), (marks.last, False))
+        for side, forwards in ((marks.first, True), (marks.last, False))
+        for literal in rare_first
+        if len(found := side[literal]) > turn
     ]
-    for found_here in rounds:
-        for where in found_here:
-            add(iter((where, where - 1, where + 1)))
+    add(iter(dict.fromkeys(hits)))
+    add(iter(dict.fromkeys(block for where in hits for block in (where - 1, where + 1))))
     return sorted(chosen)
 
 

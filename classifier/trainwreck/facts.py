@@ -30,6 +30,9 @@ _SECONDS = {
 }
 _NUMBER = re.compile(r"\s*([-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-z]*)")
 _CLOCK = re.compile(r"(?:(\d+)[-d ]\s*)?(\d+):(\d\d):(\d\d)(?:[.,]\d+)?$")
+_CLAUSE = re.compile(r"\[\[([^\[\]]*)\]\]")
+_FACT = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+_SPACES = re.compile(r"(?<=\S) {2,}(?=\S)")
 _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\|([^{}]*)\}")
 
 
@@ -79,18 +82,30 @@ def show(name: str, value: Any) -> str:
 
 
 def fill(template: str, facts: Mapping[str, Any]) -> str:
-    """Return `template` with each `{name|words}` replaced by that fact, or by `words` where the log did not give it.
+    """Return `template` with the facts of this run.
 
-    Braces of any other form (code, JSON) stay as they are.
+    `{name|words}` becomes that fact, or `words` where the log did not give it. `[[... {name} ...]]` is said only where the log gave
+    every fact in it. Braces and brackets of any other form (code, JSON) stay as they are.
     """
+
+    def clause(match: re.Match[str]) -> str:
+        wanted = [name[1] for name in _FACT.finditer(match[1])]
+        if not wanted:
+            return match[0]
+        if any(facts.get(name) is None for name in wanted):
+            return ""
+        return _FACT.sub(lambda name: show(name[1], facts[name[1]]), match[1])
 
     def one(match: re.Match[str]) -> str:
         value = facts.get(match[1])
         return match[2] if value is None else show(match[1], value)
 
+    if "[[" in template:
+        template = _SPACES.sub(" ", _CLAUSE.sub(clause, template)).strip(" ")
     return _PLACEHOLDER.sub(one, template)
 
 
 def placeholders(template: str) -> set[str]:
     """Return the names of the facts that `template` asks for."""
-    return {match[1] for match in _PLACEHOLDER.finditer(template)}
+    optional = {name[1] for match in _CLAUSE.finditer(template) for name in _FACT.finditer(match[1])}
+    return optional | {match[1] for match in _PLACEHOLDER.finditer(template)}

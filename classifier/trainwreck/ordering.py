@@ -111,9 +111,11 @@ def failing_rank(
     """Return the global rank of the process in which the failure at line `index` happened, or None.
 
     In order of trust: what the deciding message says (the fact `failing_rank`: a barrier names the rank that did not come); the prefix of
-    the line; other lines of the same incident and of the same class; what a launcher says of its children; the rank that speaks next
-    after a line without a prefix (a kernel's assertion, the system's log); the only rank in the log; the local rank, where the log shows
-    one host only. What happens to a job as a whole (`of_a_rank` false: a time limit, a preemption) has no rank but one that is told.
+    the line; other lines of the same incident; what a launcher says of its children; other lines of the same class; the local rank, by
+    NCCL's own table or where the log shows one host only; the rank that speaks next after a line without a prefix (a kernel's assertion,
+    the system's log); the only rank in the log.
+
+    What happens to a job as a whole (`of_a_rank` false: a time limit, a preemption) has no rank but one that is printed or told.
     Of an echo the launcher knows more than the rank that heard it: that one is the victim.
     """
     here = lines[index]
@@ -125,23 +127,42 @@ def failing_rank(
         return launcher
     if here.rank is not None:
         return here.rank
-    for other in (*(incident.hits if incident else ()), *supporting):
+    for other in incident.hits if incident else ():
         if (rank := lines[other.index].rank) is not None:
             return rank
-    for other in supporting:
-        if (named := _told(other)) is not None:
-            return named
     if launcher is not None:
         return launcher
+    for other in supporting:
+        if (rank := lines[other.index].rank) is not None:
+            return rank
+        if (named := _told(other)) is not None:
+            return named
     if not of_a_rank:
         return None
+    if here.local_rank is not None:
+        if (devices := _ranks_by_device(lines)) is not None:
+            return devices.get((here.host, here.local_rank))
+        if one_host:
+            return here.local_rank
     for line in lines[index + 1 : index + 1 + AFTER_LINES]:
-        if line.rank is not None and line.file == here.file:
+        if line.rank is not None and line.file == here.file and (here.host is None or line.host in (here.host, None)):
             return line.rank
     ranks = {line.rank for line in lines if line.rank is not None}
-    if len(ranks) == 1:
+    if len(ranks) == 1 and (here.host is None or one_host):
         return ranks.pop()
-    return here.local_rank if one_host else None
+    return None
+
+
+_DEVICE = re.compile(r"rank (\d{1,6}) nranks (\d{1,6}) cudaDev (\d{1,3})")
+
+
+def _ranks_by_device(lines: Sequence[Line]) -> dict[tuple[str | None, int], int] | None:
+    """The global rank of each (host, device) as NCCL prints it when a communicator starts; None where it does not."""
+    found: dict[tuple[str | None, int], int] = {}
+    for line in lines:
+        if "cudaDev" in line.text and (match := _DEVICE.search(line.text[:2_000])):
+            found[line.host, int(match[3])] = int(match[1])
+    return found or None
 
 
 def _told(hit: Hit | None) -> int | None:

@@ -14,16 +14,23 @@ The rules know roles, strength and order, never names: which wording means which
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Literal
 
 from trainwreck.diagnosis import ExceptionRecord, Hit, Line, UnknownBecause
-from trainwreck.metrics.shape import Shape
+from trainwreck.metrics.shape import ERROR_TEXT, Shape
 from trainwreck.ordering import Incident
 from trainwreck.taxonomy import UNKNOWN, Taxonomy
 
-__all__ = ["RULES", "Verdict", "decide"]
+__all__ = ["MODES", "RULES", "Mode", "Verdict", "decide", "settle"]
+
+Mode = Literal["precise", "balanced", "best-guess"]
+MODES: tuple[Mode, ...] = ("precise", "balanced", "best-guess")
+PRECISE = 0.9
+"""Confidence below which `precise` gives no answer."""
 
 RULES = (
     "specific",  # a named mechanism, nothing specific against it
@@ -42,6 +49,8 @@ UNSURE_REPORTS = 6
 """The same, where it is not certain that it is the failed rank which reports."""
 ECHO = 1
 """Greatest strength of what others say of a failure."""
+LAST_WORDS = 10
+"""Lines with text at the end of a log among which an error counts as its last word."""
 ENOUGH_REPORTS = 4
 """Reports of the training loss that make a curve."""
 NAMED, GENERIC = 3, 2
@@ -112,20 +121,23 @@ def decide(
             survived += 1
             continue
         claims += (Claim(hit, incident, place, _fatal(taxonomy, hit.label)) for hit in own)
-    ranked = sorted(_best_of_each(claims), key=lambda claim: _precedence(claim, taxonomy, shape))
+    best = _best_of_each(claims)
+    wrong_at = min((c.place for c in best if c.hit.by == "metrics" and c.strength == NAMED and c.fatal), default=None)
+    ranked = sorted(best, key=lambda claim: _precedence(claim, taxonomy, wrong_at))
     ranked = _hardware_first(ranked, taxonomy)
     if not ranked or ranked[0].hit.label == HEALTHY:
         return [_without_claims(run, hits, precision, survived)]
-    untold = [i for i in run.unexplained() if i.index < ranked[0].hit.index] if ranked[0].strength <= ECHO else []
+    earlier = {id(i) for i in found[: ranked[0].place]}
+    untold = [i for i in run.unexplained() if id(i) in earlier] if ranked[0].strength <= ECHO else []
     if untold:
         # The failure's own words are there, though no fingerprint knows them: what others said of it later is no better.
         return [_unknown(untold[0], "not_covered", "there is a failure that no fingerprint knows", ranked, precision)]
-    verdict = _verdict(ranked[0], ranked, taxonomy, hits, found, precision)
+    verdict = _verdict(ranked[0], ranked, taxonomy, hits, precision)
     others: dict[str, Claim] = {}
     for claim in ranked[1:]:
         if claim.strength == NAMED and claim.hit.label != verdict.label and _another_process(claim, ranked[0], lines):
             others.setdefault(claim.hit.label, claim)
-    return [verdict, *(_verdict(claim, ranked, taxonomy, hits, found, precision) for claim in others.values())]
+    return [verdict, *(_verdict(claim, ranked, taxonomy, hits, precision) for claim in others.values())]
 
 
 def _best_of_each(claims: Sequence[Claim]) -> list[Claim]:
@@ -142,12 +154,12 @@ def _narrowness(claim: Claim) -> tuple[int, int, int]:
     return (claim.strength, claim.hit.conditions, claim.hit.end - claim.hit.start)
 
 
-def _precedence(claim: Claim, taxonomy: Taxonomy, shape: Shape) -> tuple[int, int, bool, int, int, int, int]:
+def _precedence(claim: Claim, taxonomy: Taxonomy, wrong_at: int | None) -> tuple[int, int, bool, int, int, int, int]:
     chain = claim.incident.records
     depth = chain.index(claim.hit.exception) if claim.hit.exception in chain else 0
     return (
         -claim.strength,
-        _after_the_numbers(claim, taxonomy, shape),
+        _after_the_numbers(claim, taxonomy, wrong_at),
         claim.strength == GENERIC and not chain,
         claim.place,
         depth,
@@ -167,14 +179,15 @@ def _hardware_first(ranked: list[Claim], taxonomy: Taxonomy) -> list[Claim]:
     return sorted(ranked, key=lambda claim: not is_hardware(claim))  # stable: within both the order stays
 
 
-def _after_the_numbers(claim: Claim, taxonomy: Taxonomy, shape: Shape) -> int:
-    """Order numbers against text (rule 5): 0 for text with a cause of its own, 1 for numbers, 2 for what follows from them."""
-    entry = taxonomy.entries[claim.hit.label]
+def _after_the_numbers(claim: Claim, taxonomy: Taxonomy, wrong_at: int | None) -> int:
+    """Order numbers against text (rule 5): 0 for text with a cause of its own, 1 for numbers, 2 for what follows from them.
+
+    `wrong_at` is the place in causal order at which the numbers went wrong for good, if they did.
+    """
     if claim.hit.by == "metrics":
         return 1
-    if entry.family in ("python", "process") and shape.features.get("nonfinite"):
-        return 2
-    return 0
+    family = taxonomy.entries[claim.hit.label].family
+    return 2 if family in ("python", "process") and wrong_at is not None and claim.place > wrong_at else 0
 
 
 def _fatal(taxonomy: Taxonomy, label: str) -> bool:
@@ -196,6 +209,8 @@ class _Run:
         self.lines, self.records, self.shape, self.found = lines, records, shape, found
         self._taxonomy = taxonomy
         well = [hit.index for hit in hits if hit.label == HEALTHY and hit.role == "confirms"]
+        if well and any(ERROR_TEXT.search(line.text[:500]) for line in lines[max(well) + 1 :]):
+            well = []  # what was said to have ended well was a stage of it
         self.progress = sorted({*shape.reports_at, *well})
         """Lines that show a process going on, or ending well."""
         self.ended_well = bool(well)
@@ -208,22 +223,34 @@ class _Run:
             and not any(hit.label == HEALTHY and hit.by == "metrics" for hit in hits)
         )
         """Whether the log ends in progress, but no condition on its series says that it goes well."""
-        self._roots = [i.index for i in found if any(h.role == "root" and h.by == "pattern" for h in i.hits)]
+        self._failures = sorted(
+            i.index
+            for i in found
+            if any(h.role == "root" and h.by == "pattern" for h in i.hits)
+            or (i.records and not any(h.role == "collateral" for h in i.hits))
+        )
+        self._survived: dict[int, bool] = {}
 
     def survived(self, incident: Incident) -> bool:
         """Whether the process of `incident` went on after it, to the end of the log or up to a later failure."""
+        if id(incident) not in self._survived:
+            self._survived[id(incident)] = self._went_on(incident)
+        return self._survived[id(incident)]
+
+    def _went_on(self, incident: Incident) -> bool:
         if any(hit.by != "pattern" for hit in incident.hits):
             return False
+        if any(h.specific and self._taxonomy.entries[h.label].layer == "hardware" for h in incident.hits):
+            return False
         last = max([incident.index, *(self.records[number].members[-1] for number in incident.records)])
-        after = [index for index in self.progress if index > last and self._same_process(index, last)]
+        own = (i for i in self.progress[bisect_right(self.progress, last) :] if self._same_process(i, last))
+        after = list(islice(own, UNSURE_REPORTS))
         # Where only tracebacks carry a rank, the next few reports may be those of the others before they notice.
         unsure = any(self.lines[index].rank is None for index in after) and self.lines[last].rank is not None
         if len(after) < (UNSURE_REPORTS if unsure and not self.ended_well else PROGRESS_REPORTS):
             return False
-        if self.goes_on and self._ends_with(after[-1]):
-            return True
-        hardware = any(h.specific and self._taxonomy.entries[h.label].layer == "hardware" for h in incident.hits)
-        return not hardware and any(index > after[PROGRESS_REPORTS - 1] for index in self._roots)
+        latest = self._failures[-1] if self._failures else -1
+        return latest > after[PROGRESS_REPORTS - 1] or self.goes_on
 
     def unexplained(self) -> list[Incident]:
         """Exceptions that stand and in which no fingerprint matched."""
@@ -233,13 +260,25 @@ class _Run:
             if i.records and not any(h.role in ("root", "collateral") for h in i.hits) and not self.survived(i)
         ]
 
+    def last_error(self) -> int | None:
+        """The last line that its logger called an error, if the log ends soon after it."""
+        texts = 0
+        for index in range(len(self.lines) - 1, -1, -1):
+            texts += bool(self.lines[index].text.strip())
+            if texts > LAST_WORDS or index in self.progress[-1:]:
+                return None
+            if self.lines[index].level in ("ERROR", "CRITICAL"):
+                return index
+        return None
+
     def _same_process(self, index: int, other: int) -> bool:
         here, there = self.lines[index], self.lines[other]
-        return here.file == there.file and (there.rank is None or here.rank in (there.rank, None))
-
-    def _ends_with(self, index: int) -> bool:
-        """Whether nothing that names a failure comes after `index`."""
-        return not any(root > index for root in self._roots)
+        return (
+            here.file == there.file
+            and (there.rank is None or here.rank in (there.rank, None))
+            and (there.local_rank is None or here.local_rank in (there.local_rank, None))
+            and (not there.speaker or here.speaker in (there.speaker, ""))
+        )
 
 
 def _another_process(claim: Claim, answer: Claim, lines: Sequence[Line]) -> bool:
@@ -256,7 +295,6 @@ def _verdict(
     ranked: Sequence[Claim],
     taxonomy: Taxonomy,
     hits: Sequence[Hit],
-    found: Sequence[Incident],
     precision: Mapping[str, float],
 ) -> Verdict:
     hit = claim.hit
@@ -287,8 +325,44 @@ def _verdict(
         supporting=tuple(
             h for h in hits if h.label == hit.label and h is not hit and h.role in ("root", "confirms", "collateral")
         ),
-        echoes=tuple(h for h in hits if h.role == "collateral" and h.label != hit.label),
+        echoes=tuple(h for h in hits if h.label != hit.label and _follows(h, hit)),
     )
+
+
+def _follows(other: Hit, hit: Hit) -> bool:
+    """Whether `other` reads as a consequence of `hit`: an echo, or a generic sign further down."""
+    return other.role == "collateral" or (other.role == "root" and not other.specific and other.index > hit.index)
+
+
+def settle(verdict: Verdict, mode: Mode, precision: Mapping[str, float]) -> Verdict:
+    """Return what `mode` makes of a verdict.
+
+    `balanced` leaves it. `precise` answers `unknown` below a confidence of `PRECISE`, with the answer as first candidate. `best-guess`
+    answers with the first candidate of an `unknown` that has any.
+    """
+    if mode == "precise" and verdict.label != UNKNOWN and verdict.confidence < PRECISE:
+        return replace(
+            verdict,
+            label=UNKNOWN,
+            rule="abstain",
+            confidence=precision.get("abstain", 0.5),
+            hit=None,
+            alternatives=((verdict.label, verdict.confidence), *verdict.alternatives),
+            unknown_because="ambiguous",
+            because=f"the surest answer, {verdict.label}, is right in {verdict.confidence:.0%} only",
+        )
+    if mode == "best-guess" and verdict.label == UNKNOWN and verdict.alternatives:
+        (label, confidence), *others = verdict.alternatives
+        return replace(
+            verdict,
+            label=label,
+            confidence=confidence,
+            hit=None,
+            alternatives=tuple(others),
+            unknown_because=None,
+            because=f"a guess was asked for; {verdict.because}",
+        )
+    return verdict
 
 
 def _in_root(claim: Claim) -> bool:
@@ -324,7 +398,9 @@ def _lost(winner: Claim, loser: Claim, taxonomy: Taxonomy) -> str:
         return f"{name} is a weaker sign: " + ("an echo" if loser.hit.role == "collateral" else "it names no mechanism")
     if taxonomy.entries[winner.hit.label].layer == "hardware" and loser.place < winner.place:
         return f"{name} is a software symptom, and there is hardware evidence"
-    if loser.place != winner.place:
+    if loser.place < winner.place:
+        return f"{name} comes earlier, but what decided explains more"
+    if loser.place > winner.place:
         order = "by printed times" if winner.incident.by_time else "in the log"
         return f"{name} comes later {order}"
     return f"{name} speaks of the same failure but is the broader claim"
@@ -340,6 +416,10 @@ def _without_claims(run: _Run, hits: Sequence[Hit], precision: Mapping[str, floa
         reason, because = "ambiguous", "the run goes on, but its curve is not one of a run that goes well"
     elif unexplained:
         reason, because = "not_covered", "there is a failure that no fingerprint knows"
+    elif (last := run.last_error()) is not None:
+        reason, because = "not_covered", "the log ends with an error that no fingerprint knows"
+        verdict = _unknown(None, reason, because, (), precision)
+        return replace(verdict, index=last)
     elif run.records or hits or run.progress or any(line.rank is not None or line.level for line in run.lines):
         reason, because = "no_evidence", "nothing in the log shows a failure, and nothing shows that the run goes on"
     else:
@@ -375,7 +455,7 @@ def _healthy(run: _Run, hits: Sequence[Hit], precision: Mapping[str, float], sur
     because = "the log ends in progress or a normal end, and no failure in it stands"
     if survived:
         because += f"; {survived} earlier failure(s) were followed by progress"
-    by_numbers = any(hit.label == HEALTHY and hit.by == "metrics" for hit in hits)
+    by_numbers = next((hit for hit in hits if hit.label == HEALTHY and hit.by == "metrics"), None)
     rule = "metrics" if by_numbers else "progress"
     return Verdict(
         label=HEALTHY,
@@ -383,6 +463,9 @@ def _healthy(run: _Run, hits: Sequence[Hit], precision: Mapping[str, float], sur
         confidence=precision.get(rule, 0.5),
         source="metrics" if run.shape.features.get("ends_in_progress") else "fingerprint",
         index=None,
+        hit=None
+        if run.ended_well
+        else by_numbers,  # what to do then depends on whether the log says that it is the end
         because=because,
         supporting=tuple(hit for hit in hits if hit.label == HEALTHY),
     )

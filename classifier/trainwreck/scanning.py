@@ -104,6 +104,7 @@ class Scanner:
         for index in quoted_code(lines, records):
             said[index] = ""
         candidates = self._candidates([*said, *(text for _, text in joined)])
+        windows: dict[int, str] = {}
         found: dict[tuple[str, int], Hit] = {}
         count: defaultdict[str, int] = defaultdict(int)
         for row, literals in candidates:
@@ -113,7 +114,7 @@ class Scanner:
                     continue
                 number = owner.get(index)
                 record_here = None if number is None else records[number]
-                if hit := _match(fingerprint, text, lines[index].level, index, texts, record_here, number):
+                if hit := _match(fingerprint, text, lines[index].level, index, texts, windows, record_here, number):
                     found[fingerprint.id, index] = hit
                     count[fingerprint.id] += 1
         return sorted(found.values(), key=lambda hit: hit.index)
@@ -150,12 +151,22 @@ def quoted_code(lines: Sequence[Line], records: Sequence[ExceptionRecord]) -> se
     return found
 
 
+def _around(index: int, texts: Sequence[str], windows: dict[int, str]) -> str:
+    """The lines around line `index`, joined so that one search does for all, and made once a line: a log can make every line a hit."""
+    if index not in windows:
+        near = texts[max(0, index - CONTEXT_LINES) : index + CONTEXT_LINES + 1]
+        windows.clear()  # hits come by line: only the last window is asked for again
+        windows[index] = "\n".join(other[:LONGEST_CONTEXT] for other in near)
+    return windows[index]
+
+
 def _match(
     fingerprint: Fingerprint,
     text: str,
     level: str | None,
     index: int,
     texts: Sequence[str],
+    windows: dict[int, str],
     record: ExceptionRecord | None,
     number: int | None,
 ) -> Hit | None:
@@ -175,10 +186,7 @@ def _match(
         if fingerprint.unless_frames and any(_found(fingerprint.unless_frames, frame) for frame in stack):
             return None
     if fingerprint.context or fingerprint.unless_context:
-        # Joined, so that one search does for all: a hostile log can make every line a hit.
-        around = "\n".join(
-            other[:LONGEST_CONTEXT] for other in texts[max(0, index - CONTEXT_LINES) : index + CONTEXT_LINES + 1]
-        )
+        around = _around(index, texts, windows)
         if fingerprint.context and not _found(f"(?m){fingerprint.context}", around):
             return None
         if fingerprint.unless_context and _found(f"(?m){fingerprint.unless_context}", around):

@@ -47,6 +47,8 @@ class Fingerprint:
     retry: str | None = None
     retry_reason: str | None = None
     owner: str | None = None
+    fix: tuple[tuple[str, str], ...] = ()
+    """(`primary`, `fallback` or `stopgap`; sentence) where this wording asks for another fix than its entry."""
 
     @property
     def conditions(self) -> int:
@@ -193,6 +195,9 @@ def _sound(entry: dict[str, Any]) -> None:
     need(all(isinstance(q.get(name), str) for q in entry.get("tell_apart", ()) for name in asked), "tell_apart")
     for fingerprint in entry.get("fingerprints", ()):
         named = str(fingerprint.get("id"))
+        own = fingerprint.get("fix", {})
+        need(isinstance(own, dict) and own.keys() <= {"primary", "fallback", "stopgap"}, f"fix of {named}")
+        need(all(isinstance(text, str) for text in own.values()), f"fix of {named}")
         need(fingerprint.get("retry") in {None, *_RETRY}, f"retry of {named}")
         need("pattern" in fingerprint or isinstance(fingerprint.get("metrics"), str), f"pattern of {named}")
         for name in _PATTERNS:
@@ -221,6 +226,7 @@ def _entry(data: dict[str, Any]) -> Entry:
                 label=data["id"],
                 literals=tuple(f.pop("literals", ())),
                 facts=tuple(f.pop("facts", {}).items()),
+                fix=tuple(f.pop("fix", {}).items()),
                 **f,
             )
             for f in fingerprints

@@ -125,7 +125,8 @@ def _check(entry: dict[str, Any], path: Path) -> None:
     for fact in given:
         if not fact.endswith(SUFFIXES):
             raise TaxonomyError(f"{path}: fact {fact!r}: the name must end in one of {' '.join(SUFFIXES)}")
-    asked = {p for text in _texts(entry.get("fix", {}).values()) for p in placeholders(text)}
+    fixes = [entry.get("fix", {}), *(f.get("fix", {}) for f in entry.get("fingerprints", ()))]
+    asked = {p for fix in fixes for text in _texts(fix.values()) for p in placeholders(text)}
     if missing := asked - given - SUMMARY_NAMES - {"failing_rank"}:
         raise TaxonomyError(
             f"{path}: fix asks for facts that no fingerprint of this entry gives: {', '.join(sorted(missing))}"

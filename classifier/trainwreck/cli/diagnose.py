@@ -87,6 +87,15 @@ def diagnose(
     why: Annotated[
         bool, typer.Option("--why", help="Add what decided, and why the runner-up lost.", rich_help_panel=_ANSWER)
     ] = False,
+    mode: Annotated[
+        str,
+        typer.Option(
+            "--mode",
+            metavar="precise|balanced|best-guess",
+            help="Only sure answers; the default; or a guess rather than unknown.",
+            rich_help_panel=_ANSWER,
+        ),
+    ] = "balanced",
     no_redact: Annotated[
         bool, typer.Option("--no-redact", help="Do not mask secrets found in the log.", rich_help_panel=_ANSWER)
     ] = False,
@@ -114,7 +123,7 @@ def diagnose(
     _keep_inputs(files or [], out)
     from trainwreck.diagnoser import Diagnoser
 
-    diagnoser = Diagnoser(model, redact=not no_redact)
+    diagnoser = Diagnoser(model, mode=mode, redact=not no_redact)  # type: ignore[arg-type]  # it checks the mode itself
     with (
         _target(files or [Path("-")]) as target,
         _Progress() as advance,

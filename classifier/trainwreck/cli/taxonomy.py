@@ -165,7 +165,7 @@ def build(
         raise UsageError(f"{folder}: cannot be written ({error.strerror}); choose another --out") from error
     fingerprints = sum(len(entry["fingerprints"]) for entry in compiled["entries"])
     classes, version = len(compiled["entries"]), compiled["version"]
-    emit(f"{folder}: {classes} failure classes, {fingerprints} fingerprints, version {version}\n")
+    emit(f"{folder}: {classes} entries, {fingerprints} fingerprints, version {version}\n")
     return 0
 
 

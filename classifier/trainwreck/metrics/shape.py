@@ -42,6 +42,8 @@ to the peak of the finite series |
 | chance_distance, chance_classes | smallest abs(med(v) / ln n - 1) over plausible n, and that n |
 | chance_accuracy_distance | abs(n med(accuracy) - 1) for that n |
 | loss_zero | 1 if every loss is exactly 0 |
+| zeros_fall | last loss before the zeros / med(first third of the losses before them) |
+| loss_over_first, loss_above_first | R(first loss, med(last third)); share of the later losses above the first |
 | zeros_at_end | how many losses at the end are exactly 0 after losses that were not |
 | norm_max, norm_last | largest and last finite norm |
 | lr_last, lr_max, lr_at_event, lr_rising_at_event, lr_zero | learning rate; at the event, the jump, or the end; \
@@ -80,7 +82,7 @@ from typing import Any
 from trainwreck.diagnosis import Line
 from trainwreck.metrics.formats import WANDERING, Point, Series
 
-__all__ = ["SUMMARY_NAMES", "Shape", "shape_of"]
+__all__ = ["ERROR_TEXT", "SUMMARY_NAMES", "Shape", "shape_of"]
 
 SUMMARY_NAMES = frozenset((
     "reports", "first_step", "last_step", "first_loss", "lowest_loss", "lowest_loss_step", "last_finite_loss", "first_nonfinite_step",
@@ -97,10 +99,13 @@ _CHANCE = (
 _WINDOWS = (4, 12, 40)
 _NO_REPORT = frozenset(("learning_rate", "loss_scale", "skipped", "skipped_total", "throughput"))
 _LOOKED_BACK = 20_000
-_ERROR_TEXT = re.compile(
+ERROR_TEXT = re.compile(
     r"Traceback \(most recent|(?:Error|Exception|Interrupt)\b|\bFATAL\b|\b[Kk]illed\b|\bABORT|[Aa]bort(?:ed|ing)\b"
     r"|\bSIG[A-Z]{3,6}\b|core dumped|\bFAILED\b|CANCELLED|exit(?:ed with)? code:? -?[1-9]|non-finite|diverged"
     r"|out of memory|[Tt]imed? ?out\b|enforce fail|is not finite|stopping training"
+    r"|\bsignal \d+ \(|terminated by|\b(?:rc|ret|retval)\s*[=:] ?-?[1-9]|[Bb]us error|^Hangup\b|limit exceeded|Alarm clock"
+    r"|breakpoint trap|Bad system call|[Ff]loating point exception|User defined signal"
+    r"|marked build as failure|^Job \d+ failed|exited unexpectedly"
 )
 
 
@@ -304,8 +309,12 @@ def _finite_loss(made: Shape, points: list[Point]) -> None:
         features["zeros_at_end"] = float(next(i for i, value in enumerate(reversed(v)) if value))
         if features["zeros_at_end"]:
             anchors["event"] = points[n - int(features["zeros_at_end"])].index
+            live = v[: n - int(features["zeros_at_end"])]
+            features["zeros_fall"] = live[-1] / max(abs(_median(live[: max(1, len(live) // 3)])), 1e-12)
     third = max(1, n // 3)
     features["loss_rise"] = _ratio(_median(v[:third]), _median(v[-third:]))
+    features["loss_over_first"] = _ratio(v[0], _median(v[-third:]))
+    features["loss_above_first"] = sum(value > v[0] for value in v[1:]) / (n - 1)
     late = v[n // 2 :]
     highest = max(v[:third])
     features["loss_above_start"] = sum(value > highest for value in late) / len(late)
@@ -518,33 +527,34 @@ def _progress(features: dict[str, float], series: Sequence[Series], lines: Seque
     reported = [s for s in series if s.name not in _NO_REPORT]
     last = max((s.points[-1].index for s in reported), default=-1)
     features["metric_reports"] = float(max((len(s.points) for s in reported), default=0))
-    texts = 0
-    failed = False
-    for line in lines[last + 1 :] if last >= 0 else ():
-        texts += bool(line.text.strip())
-        failed = failed or _ERROR_TEXT.search(line.text[:500]) is not None
-        if failed or texts > 5:
-            break
-    stalled = _stalled(reported, lines, last)
-    features["ends_in_progress"] = float(last >= 0 and texts <= 5 and not failed and not stalled)
+    points: dict[str | None, list[int]] = {}
+    for one in reported:
+        for point in one.points:
+            points.setdefault(lines[point.index].file, []).append(point.index)
+    features["ends_in_progress"] = float(bool(points) and all(_goes_on(sorted(at), lines) for at in points.values()))
     first_looked = max(0, last - _LOOKED_BACK)
-    errors = [i for i in range(first_looked, last + 1) if _ERROR_TEXT.search(lines[i].text[:500])]
+    errors = [i for i in range(first_looked, last + 1) if ERROR_TEXT.search(lines[i].text[:500])]
     features["error_lines"] = float(len(errors))
     since = errors[-1] if errors else -1
     features["reports_after_error"] = float(max((sum(p.index > since for p in s.points) for s in reported), default=0))
 
 
-def _stalled(reported: Sequence[Series], lines: Sequence[Line], last: int) -> bool:
-    """Whether the log goes on long after the last report: ten times the usual time between reports, and ten minutes at least."""
-    if last < 0 or lines[last].time is None:
-        return False
-    when = [t for i in sorted({p.index for s in reported for p in s.points})[-20:] if (t := lines[i].time) is not None]
+def _goes_on(at: Sequence[int], lines: Sequence[Line]) -> bool:
+    """Whether the file whose reports stand at `at` ends with them: at most five lines of text after, no error, no long time."""
+    when = [time for index in at[-20:] if (time := lines[index].time) is not None]
     gaps = sorted((b - a).total_seconds() for a, b in pairwise(when) if (a.tzinfo is None) == (b.tzinfo is None))
-    usual = gaps[len(gaps) // 2] if gaps else 0.0
-    for line in lines[last + 1 :]:
-        if line.time is not None and (line.time.tzinfo is None) == (when[-1].tzinfo is None):
-            return (line.time - when[-1]).total_seconds() > max(600.0, 10 * usual)
-    return False
+    long = max(600.0, 10 * gaps[len(gaps) // 2]) if gaps else 600.0
+    texts = 0
+    for line in lines[at[-1] + 1 :]:
+        if line.file != lines[at[-1]].file:
+            break
+        texts += bool(line.text.strip())
+        if texts > 5 or ERROR_TEXT.search(line.text[:500]):
+            return False
+        comparable = when and line.time is not None and (line.time.tzinfo is None) == (when[-1].tzinfo is None)
+        if comparable and line.time is not None and (line.time - when[-1]).total_seconds() > long:
+            return False
+    return True
 
 
 def _summarise(made: Shape, finite: list[Point], norms: list[Point], validation: list[Point]) -> None:

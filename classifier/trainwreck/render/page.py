@@ -30,6 +30,7 @@ _UNSAFE = re.compile(
 )
 _CODE = re.compile(r"`([^`\n]+)`")
 
+_SIZES = {"one": "1 accelerator", "sixty_four": "64", "thousand": "1,000"}
 _SURE = (
     (0.95, "almost certain"),
     (0.85, "very likely"),
@@ -45,7 +46,7 @@ _SOURCE = {
 _RESTART = {
     "restart": "Yes, restart it as it is.",
     "elsewhere": "Yes, but on other nodes: keep the failing one out until it was checked.",
-    "stop": "No. It will fail again until something is changed.",
+    "stop": "Not as it is: something has to be changed first.",
     "after": "Later: once what it waits for is there again.",
     "none": "There is nothing to restart.",
     "unknown": "This log does not tell.",
@@ -135,8 +136,11 @@ def page_of(diagnosis: Diagnosis, *, why: bool = False) -> Page:
     sections = [
         _where(diagnosis),
         Section("Proof", quotes=_proof(diagnosis)),
-        *((_candidates(diagnosis), _questions(diagnosis)) if unknown else ()),
-        Section("Do this now", diagnosis.fix.primary or (_UNKNOWN_NEXT[reason] if unknown else "")),
+        *((_candidates(diagnosis),) if unknown else ()),
+        *((_questions(diagnosis),) if unknown and reason == "ambiguous" else ()),
+        Section(
+            "Do this now", " ".join(filter(None, (_UNKNOWN_NEXT[reason] if unknown else "", diagnosis.fix.primary)))
+        ),
         Section("Will a restart help?", " ".join(filter(None, (_RESTART[diagnosis.retry], diagnosis.retry_reason)))),
         Section("Make sure that this is it", items=diagnosis.confirm, numbered=True, detail=True),
         Section("If that does not help", diagnosis.fix.fallback, detail=True),
@@ -163,7 +167,7 @@ def page_of_entry(entry: Mapping[str, Any]) -> Page:
         ("Layer", entry.get("layer")),
         ("Severity", entry.get("severity")),
         ("Also called", ", ".join(entry.get("aliases", ()))),
-        ("Takes", f"{minutes[0]:g} to {minutes[1]:g} minutes" if minutes else ""),
+        ("Takes", f"{minutes[0]:g} to {minutes[1]:g} minutes (an estimate)" if minutes else ""),
     ]
     sections = [
         Section("In short", rows=tuple((name, str(value)) for name, value in rows if value)),
@@ -186,7 +190,7 @@ def page_of_entry(entry: Mapping[str, Any]) -> Page:
         ),
         Section("To keep it from coming back", _text(entry.get("prevent"))),
         Section("Who it hits", items=tuple(entry.get("affected", ()))),
-        Section("At scale", rows=tuple((str(k), str(v)) for k, v in entry.get("scale", {}).items())),
+        Section("At scale", rows=tuple((_SIZES.get(k, str(k)), str(v)) for k, v in entry.get("scale", {}).items())),
         Section("Told apart from", items=tuple(told)),
         Section("Related", ", ".join(f"`{name}`" for name in entry.get("related", ()))),
         Section("Read more", links=_links(entry)),
