@@ -281,6 +281,14 @@ PROGRESS = "".join(f"step {n} loss {4 - n / 20:.3f} grad_norm 1.0 lr 1e-4\n" for
         {"attempt_0/2/stderr.log": OOM, "attempt_0/2/stdout.log": PROGRESS},
         {"rank_0.log": OOM, "rank_1.log": PROGRESS, "rank_2.log": PROGRESS},
         {
+            "one.log": "".join(f"[default1]: {line}\n" for line in OOM.splitlines())
+            + "[default0]: step 40 loss 2.0\n" * 4
+        },
+        {
+            "one.log": "".join(f"(Trainer pid=11) {line}\n" for line in OOM.splitlines())
+            + "(Trainer pid=12) step 40 loss 2.0\n" * 4
+        },
+        {
             "one.log": PROGRESS
             + "".join(f"[rank1]: {line}\n" for line in OOM.splitlines())
             + "[rank0]: step 40 loss 2.0\n" * 4
@@ -366,12 +374,16 @@ def test_a_binary_file_is_refused(tmp_path):
 
 
 def test_modes_trade_answers_for_certainty():
-    general = "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nKeyError: 'labels'\n"
+    echo = "starting\nfailed (exitcode: 1) local_rank: 1 (pid: 412) of binary: /usr/bin/python\n"
     precise, guess = trainwreck.Diagnoser(mode="precise"), trainwreck.Diagnoser(mode="best-guess")
-    assert DIAGNOSER.diagnose(general).label == "key-error"
-    unsure = precise.diagnose(general)
-    assert (unsure.label, unsure.unknown_because, unsure.alternatives[0][0]) == ("unknown", "ambiguous", "key-error")
-    assert unsure.first_failure.line == 3
+    assert DIAGNOSER.diagnose(echo).label == "collateral-exit"
+    unsure = precise.diagnose(echo)
+    assert (unsure.label, unsure.unknown_because, unsure.alternatives[0][0]) == (
+        "unknown",
+        "ambiguous",
+        "collateral-exit",
+    )
+    assert unsure.first_failure.line == 2
     assert precise.diagnose(OOM).label == "gpu-out-of-memory"
     echoed = (
         "[rank1]: Traceback (most recent call last):\n"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from trainwreck.errors import InputError, UsageError
+from trainwreck.errors import InputError, InputWarning, UsageError
 from trainwreck.reading.sources import MAX_FILES, Hints, Source, find_sources, hints
 from trainwreck.reading.text import read_lines
 
@@ -234,7 +234,8 @@ def test_folder_without_logs(tmp_path: Path) -> None:
 def test_file_count_is_capped(tmp_path: Path) -> None:
     for number in range(MAX_FILES + 5):
         (tmp_path / f"rank_{number}.log").write_bytes(b"x")
-    sources = find_sources(tmp_path)
+    with pytest.warns(InputWarning, match="only the first"):
+        sources = find_sources(tmp_path)
     assert len(sources) == MAX_FILES
     assert sources[-1].name == f"rank_{MAX_FILES - 1}.log"
 
