@@ -65,6 +65,16 @@ def test_there_are_enough_fingerprints_and_their_sources_are_named():
     assert len({f["id"] for f in fingerprints}) == len(fingerprints)
 
 
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e["id"])
+def test_every_text_fingerprint_has_an_example_and_a_near_miss(entry):
+    lacking = [
+        f["id"]
+        for f in entry["fingerprints"]
+        if "pattern" in f and not (f.get("examples") and f.get("counterexamples"))
+    ]
+    assert lacking == []
+
+
 def test_neighbours_are_told_apart_in_the_handwritten_suite():
     cases = list(score.incidents(sorted((ROOT / "eval" / "suites" / "handwritten").glob("*.jsonl"))))
     answers: defaultdict[str, list[score.Answer]] = defaultdict(list)

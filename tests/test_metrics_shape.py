@@ -190,7 +190,6 @@ def test_growth_is_measured_against_the_level_before_the_run_up() -> None:
     assert features["loss_growth_before_nonfinite"] == pytest.approx(10.0)
     assert features["norm_growth_before_nonfinite"] == pytest.approx(400.0)
     assert features["reports_before_nonfinite"] == 6
-    assert features["nonfinite_is_last"] == 1
 
 
 def test_a_jump_of_a_negative_loss_keeps_its_meaning() -> None:

@@ -13,7 +13,7 @@ loss, or else gradient norm, is not finite.
 | nonfinite | 1 if a training loss is not finite, or the gradient norm ends not finite or more often than not |
 | nonfinite_loss, nonfinite_norm, nonfinite_validation | 1 if any such point is not finite |
 | reports_before_nonfinite, reports_after_nonfinite | finite reports of the loss before the event, reports from it on |
-| nonfinite_is_first, nonfinite_is_last | 1 if no finite report comes before the event; if it is the last report |
+| nonfinite_is_first | 1 if no finite report comes before the event |
 | nonfinite_step | step printed with the event |
 | recovered_after_nonfinite | 1 if the last two losses are finite, not zero, within 1.5 of the level before, and the \
 last norm is finite |
@@ -25,13 +25,11 @@ max(last 3)); at least two points |
 | loss_jump_over_before | (loss - med) / (highest of the 20 before - med) there |
 | loss_jump_is_last | 1 if the jump is the last report |
 | loss_jump_recovered | 1 if the median of the last (up to 5) losses is back within 0.3 of the jump's height |
-| reports_before_jump, reports_after_jump | points on each side of the jump |
+| reports_before_jump | points before the jump |
 | loss_growth, norm_growth | R(med(first half of what came before), peak), the largest of windows of 4, 12 and 40 up \
 to the peak of the finite series |
 | loss_end_ratio | R(baseline of loss_growth, med(last 3 losses)): where the loss stays after its peak |
 | loss_end_spread | (max - min) / abs(med) of the last 3 losses |
-| reports_from_peak_norm | points from the peak of the norm to the end |
-| norm_jump_recovered | 1 if the last (up to 3) norms are back within twice the level before the peak |
 | loss_rise | R(med(first third), med(last third)) |
 | loss_trend | Kendall's tau of loss against order, -1 to 1, over up to 60 evenly spread points |
 | loss_above_start | share of the second half that lies above the highest of the first third |
@@ -46,18 +44,17 @@ to the peak of the finite series |
 | loss_over_first, loss_above_first | R(first loss, med(last third)); share of the later losses above the first |
 | zeros_at_end | how many losses at the end are exactly 0 after losses that were not |
 | norm_max, norm_last | largest and last finite norm |
-| lr_last, lr_max, lr_at_event, lr_rising_at_event, lr_zero | learning rate; at the event, the jump, or the end; \
+| lr_last, lr_max, lr_rising_at_event, lr_zero | learning rate; at the event, the jump, or the end; \
 1 if it was still rising there; 1 if no printed rate is above 1e-10 |
-| accuracy_max, accuracy_range | training accuracy, or that of the validation |
+| accuracy_max | training accuracy, or that of the validation |
 | repeats_exactly | whole epochs (three reports or more, not all the same) that repeat the one before to the digit |
 | first_step, last_step, steps_total, first_epoch, epochs_total | of the training loss |
 | validation_rise | R(best validation loss, last) |
 | train_fall | R(training loss at the best validation, training loss at the last one) |
-| overfit_gap | last validation loss - training loss there |
 | evaluations_since_best | evaluations after the best one |
 | validation_flat, validation_chance_distance | as flat and chance_distance, of the validation loss |
 | validation_rises | share of them that rise over the one before |
-| scale_first, scale_last, scale_min | loss scale |
+| scale_last | loss scale at the end |
 | scale_halvings_in_a_row | falls of the scale in its last stretch that never rises |
 | scale_floor | 1 if the scale ends at 1 or less after it fell, or with a skipped step |
 | skipped_steps_in_a_row | steps skipped since the last report of a loss without one |
@@ -119,7 +116,7 @@ class Shape:
     """Index of the line to quote: `first_report`, `last_report`, `lowest` (middle of the lowest
     stretch of the loss), `climb` (first of the rising reports that lead to the
     first non-finite one, or to the peak), `first_nonfinite`, `before_nonfinite`, `jump`,
-    `peak_norm`, `peak_loss`, `last_scale`, `best_validation`, `last_validation`, `repeat`. `event` is always there when
+    `last_scale`, `best_validation`, `last_validation`, `repeat`. `event` is always there when
     a loss or a norm is: the non-finite report, else the jump, else the last report."""
     reports_at: tuple[int, ...] = ()
     """Indices of the lines that report a training loss of any rank, finite for the rank that the features describe
@@ -248,7 +245,6 @@ def _nonfinite(made: Shape, loss: list[Point], norm: list[Point], validation: li
     features["reports_before_nonfinite"] = float(len(before))
     features["reports_after_nonfinite"] = float(len(after))
     features["nonfinite_is_first"] = float(not before)
-    features["nonfinite_is_last"] = float(len(after) <= 1)
     if event.step is not None:
         features["nonfinite_step"] = event.step
     anchors["event"] = anchors["first_nonfinite"] = event.index
@@ -277,15 +273,15 @@ def _run_up(values: list[float]) -> float:
     return max(growths)
 
 
-def _peak(values: list[float]) -> tuple[float, float, int]:
-    """Return (growth, baseline, index) of the peak of `values` over what came before it."""
+def _peak(values: list[float]) -> tuple[float, float]:
+    """Return (growth, baseline) of the peak of `values` over what came before it."""
     at = max(range(len(values)), key=values.__getitem__)
-    best = (1.0, values[0], at)
+    best = (1.0, values[0])
     for size in _WINDOWS:
         before = values[max(0, at - size) : at]
         if before:
             base = _median(before[: (len(before) + 1) // 2])
-            best = max(best, (_ratio(base, values[at]), base, at))
+            best = max(best, (_ratio(base, values[at]), base))
     return best
 
 
@@ -295,10 +291,8 @@ def _finite_loss(made: Shape, points: list[Point]) -> None:
     n = len(v)
     if n < 2:
         return
-    growth, base, at = _peak(v)
-    features["loss_growth"] = growth
+    features["loss_growth"], base = _peak(v)
     features["loss_end_ratio"] = _ratio(base, _median(v[-3:]))
-    anchors["peak_loss"] = points[at].index
     features["loss_end_spread"] = (max(v[-3:]) - min(v[-3:])) / max(abs(_median(v[-3:])), 1e-12)
     _jump(made, points, v)
     if n < 3:
@@ -386,7 +380,6 @@ def _jump(made: Shape, points: list[Point], v: list[float]) -> None:
     highest = max(v[max(0, at - 20) : at]) - base
     features["loss_jump_over_before"] = (v[at] - base) / max(highest, 1e-12)
     features["reports_before_jump"] = float(at)
-    features["reports_after_jump"] = float(len(after))
     made.anchors["jump"] = made.anchors["event"] = points[at].index
 
 
@@ -394,13 +387,7 @@ def _finite_norm(made: Shape, points: list[Point]) -> None:
     if len(points) < 2:
         return
     g = [p.value for p in points]
-    growth, base, at = _peak(g)
-    features = made.features
-    features["norm_growth"] = growth
-    features["reports_from_peak_norm"] = float(len(g) - at)
-    after = g[at + 1 :]
-    features["norm_jump_recovered"] = float(bool(after) and _ratio(base, _median(after[-3:])) <= 2)
-    made.anchors["peak_norm"] = points[at].index
+    made.features["norm_growth"], _ = _peak(g)
 
 
 def _climb(made: Shape, loss: list[Point], norm: list[Point]) -> None:
@@ -452,7 +439,6 @@ def _rates(made: Shape, points: list[Point]) -> None:
     features["lr_zero"] = float(len(points) >= 3 and features["lr_max"] <= 1e-10)
     event = made.anchors.get("event", points[-1].index)
     until = [p.value for p in points if p.index <= event] or [points[0].value]
-    features["lr_at_event"] = until[-1]
     features["lr_rising_at_event"] = float(len(until) >= 2 and until[-1] > until[-2] * 1.0001)
 
 
@@ -462,7 +448,6 @@ def _accuracy(features: dict[str, float], series: Sequence[Series], rank: int | 
     values = [p.value for p in points if math.isfinite(p.value)]
     if len(values) >= 3:
         features["accuracy_max"] = max(values)
-        features["accuracy_range"] = max(values) - min(values)
         fraction = _median(values) / (100.0 if max(values) > 1.5 else 1.0)
         if "chance_classes" in features:
             features["chance_accuracy_distance"] = abs(fraction * features["chance_classes"] - 1)
@@ -483,7 +468,6 @@ def _overfit(made: Shape, loss: list[Point], validation: list[Point]) -> None:
     at_best = _level_at(loss, validation, best)
     at_last = _level_at(loss, validation, len(validation) - 1)
     features["train_fall"] = _ratio(at_best, at_last)
-    features["overfit_gap"] = since[-1].value - at_last
     anchors["best_validation"], anchors["last_validation"] = since[0].index, since[-1].index
 
 
@@ -516,7 +500,7 @@ def _scales(made: Shape, scale: list[Point], skipped: list[Point], loss: list[Po
     falls = sum(b < a for a, b in pairwise(values[start:]))
     # The message of a skipped step names the scale after the fall, so the first one is a fall too.
     falls += bool(skipped) and skipped[0].index == scale[start].index
-    features["scale_first"], features["scale_last"], features["scale_min"] = values[0], values[-1], min(values)
+    features["scale_last"] = values[-1]
     features["scale_halvings_in_a_row"] = float(falls)
     fell = falls > 0 or values[0] > values[-1]
     features["scale_floor"] = float(values[-1] <= 1 and (fell or last_skip is not None))
