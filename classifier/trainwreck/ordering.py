@@ -121,9 +121,12 @@ def failing_rank(
     here = lines[index]
     if (named := _told(hit)) is not None:
         return named
+    echo = hit is not None and hit.role == "collateral"
+    if here.rank is not None and not echo:
+        return here.rank
     one_host = len({line.host for line in lines if line.host}) <= 1
     launcher = _launcher_names(lines, one_host)
-    if hit and hit.role == "collateral" and launcher is not None:
+    if echo and launcher is not None:
         return launcher
     if here.rank is not None:
         return here.rank

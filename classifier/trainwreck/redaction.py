@@ -222,12 +222,10 @@ def _secret_kind(text: str, head: re.Match[str], owner: str, value: str, end: in
     if flag and not _FLAG.search(text, max(0, head.start() - 49), head.start()):
         # `password X` is how .netrc writes it; in prose any word may follow.
         return "password" if name == "password" and not owner and _secretive(value) else ""
+    if name == "pass" and not owner.isupper():
+        return ""  # forward_pass: 3 ms
     if name in _PASSWORDS and "=" in separator and "\n" not in separator:
-        return (
-            ""
-            if (name == "pass" and not owner.isupper()) or _no_password(name, text, value, end, quoted)
-            else "password"
-        )
+        return "" if _no_password(name, text, value, end, quoted) else "password"
     if "\n" in separator or _placeholder(value):
         return ""
     if not quoted and _is_code(text, head, value, end, separator):
@@ -244,9 +242,7 @@ def _secret_kind(text: str, head: re.Match[str], owner: str, value: str, end: in
         return "token" if (strong and len(value) >= 8 and not value.isdigit()) or _secretive(value) else ""
     if name == "secret":
         return "secret" if len(value) >= 6 or quoted else ""
-    if name == "pass" and not owner.isupper():
-        return ""  # forward_pass: 3 ms
-    if name in ("password", "pass", "passwd", "passphrase", "passcode", "pwd"):
+    if name in _PASSWORDS:
         # `pwd` is also the working directory.
         return "" if name == "pwd" and ("/" in value or "\\" in value) else "password"
     return "api key" if name == "apikey" else "key" if len(value) >= 6 else ""

@@ -70,11 +70,6 @@ class Entry:
     content: Mapping[str, Any]
     fingerprints: tuple[Fingerprint, ...]
 
-    @property
-    def stub(self) -> bool:
-        """Whether the entry still lacks its content."""
-        return bool(self.content.get("stub"))
-
 
 @dataclass(frozen=True)
 class Taxonomy:

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re._constants as sre  # type: ignore[import-not-found]
 import re._parser as sre_parser  # type: ignore[import-not-found]
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,15 @@ from trainwreck.facts import SUFFIXES, placeholders
 from trainwreck.metrics.shape import SUMMARY_NAMES
 from trainwreck.taxonomy import FORMAT, OUTCOMES
 
-__all__ = ["compile_taxonomy", "entry_files", "read_codes", "read_entries", "required_literals", "serialise"]
+__all__ = [
+    "compile_taxonomy",
+    "entry_files",
+    "raw_entries",
+    "read_codes",
+    "read_entries",
+    "required_literals",
+    "serialise",
+]
 
 SHORTEST_LITERAL = 4
 CODES = "codes"
@@ -56,26 +64,35 @@ def read_codes(folder: Path) -> list[dict[str, Any]]:
     return tables
 
 
+def raw_entries(folder: Path, paths: Iterable[Path]) -> Iterator[tuple[Path, Any, list[str]]]:
+    """Yield (path, what the YAML holds, all that is wrong with it by the schema of `folder`) for each of `paths`."""
+    import jsonschema
+    import yaml
+
+    validator = jsonschema.Draft202012Validator(json.loads((folder / "entry.schema.json").read_text(encoding="utf-8")))
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    for path in paths:
+        try:
+            entry = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506 - a safe loader
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            yield path, None, [f"{path}: not valid YAML: {error}"]
+            continue
+        problems = []
+        for wrong in validator.iter_errors(entry):
+            where = "/".join(str(part) for part in wrong.absolute_path) or "the entry"
+            problems.append(f"{path}: {where}: {wrong.message[:300]}")
+        yield path, entry, problems
+
+
 def read_entries(folder: Path) -> list[dict[str, Any]]:
     """Return every entry under `folder` as its YAML file gives it, in order of family and id.
 
     Raises TaxonomyError naming the file, the field and what is wrong with it.
     """
-    import jsonschema
-    import yaml
-
-    schema = json.loads((folder / "entry.schema.json").read_text(encoding="utf-8"))
-    validator = jsonschema.Draft202012Validator(schema)
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     entries = []
-    for path in entry_files(folder):
-        try:
-            entry = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506 - a safe loader
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise TaxonomyError(f"{path}: not valid YAML: {error}") from error
-        for problem in validator.iter_errors(entry):
-            where = "/".join(str(part) for part in problem.absolute_path) or "the entry"
-            raise TaxonomyError(f"{path}: {where}: {problem.message[:300]}")
+    for path, entry, problems in raw_entries(folder, entry_files(folder)):
+        if problems:
+            raise TaxonomyError(problems[0])
         if entry["id"] != path.stem or entry["family"] != path.parent.name:
             raise TaxonomyError(
                 f"{path}: says id {entry['id']!r} in family {entry['family']!r}: it must stand in that family's folder"

@@ -6,7 +6,6 @@ Needs PyYAML and jsonschema (extra `train` or `dev`); nothing at run time import
 from __future__ import annotations
 
 import difflib
-import json
 import tempfile
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from trainwreck.errors import TaxonomyError, UsageError
 from trainwreck.reading.text import read_lines
 from trainwreck.scanning import Scanner
 from trainwreck.taxonomy import Taxonomy, load
-from trainwreck.taxonomy_build import compile_taxonomy, entry_files, read_entries, serialise
+from trainwreck.taxonomy_build import compile_taxonomy, entry_files, raw_entries, read_entries, serialise
 from trainwreck.tracebacks import parse
 
 __all__ = ["Report", "run_examples"]
@@ -47,7 +46,8 @@ def run_examples(folder: Path, ids: Collection[str] = ()) -> Report:
             close = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
             raise UsageError(f"{folder}: no entry {name!r}" + (f". Did you mean {', '.join(close)}?" if close else ""))
     chosen = [path for path in paths if not ids or path.stem in ids]
-    if problems := _invalid(folder, chosen):
+    # All of it at once, where the build stops at the first.
+    if problems := [problem for _, _, wrong in raw_entries(folder, chosen) for problem in wrong]:
         return Report(len(chosen), 0, tuple(problems))
     try:
         entries = read_entries(folder)
@@ -89,23 +89,3 @@ def _compiled(folder: Path) -> Taxonomy:
         path = Path(scratch) / "taxonomy.json"
         path.write_text(serialise(compile_taxonomy(folder)), encoding="utf-8")
         return load(path)
-
-
-def _invalid(folder: Path, paths: Collection[Path]) -> list[str]:
-    """Everything that the schema says against these files: all of it at once, where the build stops at the first."""
-    import jsonschema
-    import yaml
-
-    validator = jsonschema.Draft202012Validator(json.loads((folder / "entry.schema.json").read_text(encoding="utf-8")))
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    problems: list[str] = []
-    for path in paths:
-        try:
-            entry = yaml.load(path.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506 - a safe loader
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            problems.append(f"{path}: not valid YAML: {error}")
-            continue
-        for wrong in validator.iter_errors(entry):
-            where = "/".join(str(part) for part in wrong.absolute_path) or "the entry"
-            problems.append(f"{path}: {where}: {wrong.message[:300]}")
-    return problems

@@ -1,8 +1,0 @@
-"""`python -m trainwreck.cli`."""
-
-import sys
-
-from trainwreck.cli import main
-
-if __name__ == "__main__":
-    sys.exit(main())
